@@ -1,0 +1,203 @@
+//! The command line: the only place that prints, exits, or reads the environment.
+
+/// The exit codes as every help and man page tells them; literal, so that `concat!` takes it.
+macro_rules! exit_status {
+    () => {
+        "\
+Exit status:
+  0    fine
+  1    findings: evidence is wrong, or input was quarantined
+  2    usage, I/O, a corrupt file, or a missing component
+  4    nothing to do
+  130  interrupted"
+    };
+}
+
+pub mod build_rows;
+pub mod completions;
+pub mod generated;
+pub mod ingest;
+pub mod man;
+pub mod select;
+pub mod step;
+pub mod ui;
+pub mod validate;
+
+use std::ffi::OsString;
+
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::error::{Error, Kind};
+use ui::{ColorChoice, Format, Tone, Ui};
+
+/// How an invocation ends; the numbers are public interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Done, nothing to complain of (also when the reader of our output goes away).
+    Fine = 0,
+    /// Findings at or above the threshold, or input that had to be quarantined.
+    Findings = 1,
+    /// Usage, I/O, a corrupt file, or a missing component.
+    Failed = 2,
+    /// Nothing to do.
+    Nothing = 4,
+    /// Interrupted.
+    Interrupted = 130,
+}
+
+/// From captured model calls to verified training rows, and one GRPO step.
+#[derive(Debug, Parser)]
+#[command(name = "forestctl", version, propagate_version = true, max_term_width = 100)]
+#[command(after_help = TOUR)]
+pub struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const TOUR: &str = concat!(
+    "\
+Examples:
+  forestctl ingest captures/ -o run.forest
+  forestctl validate run.forest
+  forestctl select run.forest --policy returned_history
+  forestctl build-rows run.forest -o rows
+  forestctl step rows --model Qwen3-0.6B -o ckpt
+
+Every command has its own examples: forestctl COMMAND --help
+
+",
+    exit_status!()
+);
+
+#[derive(Debug, Args)]
+struct Global {
+    /// How results are printed on stdout
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "FORMAT")]
+    format: Format,
+    /// When to colour; NO_COLOR is honoured
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
+    color: ColorChoice,
+    /// Worker threads; 0 means one per core. Results are the same bytes for any number
+    #[arg(short, long, global = true, default_value_t = 0, value_name = "N")]
+    jobs: usize,
+    /// Say only what is asked for; exit codes stay
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    quiet: bool,
+    /// Log what is being done; twice for details
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Ingest(ingest::IngestArgs),
+    Validate(validate::ValidateArgs),
+    Select(select::SelectArgs),
+    BuildRows(build_rows::BuildRowsArgs),
+    Step(step::StepArgs),
+    Completions(completions::CompletionsArgs),
+    Man(man::ManArgs),
+    #[command(hide = true)]
+    Generated(generated::GeneratedArgs),
+}
+
+/// The whole clap tree, for completions, man pages, and tests.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// Parses, runs, and returns the exit code; errors are shown on stderr.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
+    let cli = match command().try_get_matches_from(args).and_then(|m| Cli::from_arg_matches(&m)) {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Failed as u8 } else { Exit::Fine as u8 };
+        }
+    };
+    let ui = Ui::new(cli.global.format, cli.global.color, cli.global.quiet);
+    log_to_stderr(cli.global.verbose);
+    // A pool already built is a test's; the order of results never depends on it.
+    let _ = rayon::ThreadPoolBuilder::new().num_threads(cli.global.jobs).build_global();
+    match cli.command.run(&ui) {
+        Ok(exit) => exit as u8,
+        Err(error) => {
+            let exit = exit_of(&error);
+            if exit != Exit::Fine {
+                show(&ui, &error, exit);
+            }
+            exit as u8
+        }
+    }
+}
+
+impl Command {
+    fn run(self, ui: &Ui) -> Result<Exit, Error> {
+        match self {
+            Command::Ingest(args) => args.run(ui),
+            Command::Validate(args) => args.run(ui),
+            Command::Select(args) => args.run(ui),
+            Command::BuildRows(args) => args.run(ui),
+            Command::Step(args) => args.run(ui),
+            Command::Completions(args) => args.run(ui),
+            Command::Man(args) => args.run(ui),
+            Command::Generated(args) => args.run(ui),
+        }
+    }
+}
+
+fn exit_of(error: &Error) -> Exit {
+    match error.kind() {
+        Kind::Usage | Kind::Io | Kind::Format | Kind::Missing => Exit::Failed,
+        Kind::Nothing => Exit::Nothing,
+        Kind::BrokenPipe => Exit::Fine,
+        Kind::Interrupted => Exit::Interrupted,
+    }
+}
+
+/// Shows an error on stderr; with a JSON format, as a JSON object on stdout too, so that a
+/// program that asked for JSON always gets some.
+pub fn show(ui: &Ui, error: &Error, exit: Exit) {
+    let mut text = format!("{} {error}", ui.tone_err(Tone::Bad, "error:"));
+    let mut causes = Vec::new();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        causes.push(cause.to_string());
+        text.push_str(&format!("\n  {} {cause}", ui.tone_err(Tone::Dim, "because")));
+        source = cause.source();
+    }
+    if let Some(help) = error.advice() {
+        text.push_str(&format!("\n  {} {help}", ui.tone_err(Tone::Strong, "help:")));
+    }
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+    if matches!(ui.format, Format::Json | Format::Jsonl) {
+        let _ = ui.jsonl(&serde_json::json!({
+            "schema_version": 1,
+            "error": {
+                "message": error.to_string(),
+                "because": causes,
+                "help": error.advice(),
+                "exit_code": exit as u8,
+            },
+        }));
+    }
+}
+
+fn log_to_stderr(verbose: u8) {
+    use tracing_subscriber::EnvFilter;
+    let default = match verbose {
+        0 => "warn",
+        1 => "forestctl=info",
+        _ => "forestctl=debug",
+    };
+    let filter = std::env::var("FORESTCTL_LOG").unwrap_or_else(|_| default.to_owned());
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::new(filter))
+        .with_writer(std::io::stderr)
+        .without_time()
+        .with_target(false)
+        .try_init();
+}

@@ -1,0 +1,257 @@
+//! Talking to people: stdout is data, stderr is talk; colour, progress and formats live here.
+
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+
+/// How results are printed on stdout.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For reading; not stable.
+    #[default]
+    Human,
+    /// One versioned JSON document.
+    Json,
+    /// One JSON object per item and line.
+    Jsonl,
+    /// A table with a header line.
+    Csv,
+}
+
+/// When to colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ColorChoice {
+    /// On a terminal, unless NO_COLOR is set.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// The conversation of one invocation.
+#[derive(Clone, Debug)]
+pub struct Ui {
+    /// Format of stdout.
+    pub format: Format,
+    color_out: bool,
+    color_err: bool,
+    progress: bool,
+    quiet: bool,
+}
+
+/// Emphasis for human output; plain where there is no colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// Identifiers and headings.
+    Strong,
+    /// Secondary text.
+    Dim,
+    /// Fine.
+    Good,
+    /// Warnings, masked.
+    Warn,
+    /// Errors, dropped.
+    Bad,
+}
+
+impl Ui {
+    /// Settles format, colour and progress from the flags and the environment.
+    pub fn new(format: Format, color: ColorChoice, quiet: bool) -> Self {
+        let wanted = |terminal: bool| match color {
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+            ColorChoice::Auto => {
+                let unwanted = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty())
+                    || std::env::var_os("TERM").is_some_and(|v| v == "dumb");
+                terminal && !unwanted
+            }
+        };
+        let err_terminal = std::io::stderr().is_terminal();
+        Self {
+            format,
+            color_out: wanted(std::io::stdout().is_terminal()),
+            color_err: wanted(err_terminal),
+            progress: err_terminal && !quiet,
+            quiet,
+        }
+    }
+
+    /// True for prose on stdout.
+    pub fn human(&self) -> bool {
+        self.format == Format::Human
+    }
+
+    /// `text` in a tone, for stdout.
+    pub fn tone(&self, tone: Tone, text: impl std::fmt::Display) -> String {
+        paint(self.color_out, tone, text)
+    }
+
+    /// `text` in a tone, for stderr.
+    pub fn tone_err(&self, tone: Tone, text: impl std::fmt::Display) -> String {
+        paint(self.color_err, tone, text)
+    }
+
+    /// Whether stderr takes colour.
+    pub fn color_err(&self) -> bool {
+        self.color_err
+    }
+
+    /// Writes text to stdout as it is.
+    pub fn print(&self, text: impl AsRef<str>) -> Result<()> {
+        let mut out = std::io::stdout().lock();
+        out.write_all(text.as_ref().as_bytes())
+            .and_then(|()| out.flush())
+            .map_err(|e| Error::io("cannot write to", Path::new("stdout"), e))
+    }
+
+    /// Writes one line to stdout.
+    pub fn line(&self, text: impl AsRef<str>) -> Result<()> {
+        self.print(format!("{}\n", text.as_ref()))
+    }
+
+    /// Prints one JSON document (pretty) for `--format json`.
+    pub fn json(&self, value: &impl Serialize) -> Result<()> {
+        let text = serde_json::to_string_pretty(value)
+            .map_err(|e| Error::format("cannot write JSON").because(e))?;
+        self.line(text)
+    }
+
+    /// Prints one compact JSON line for `--format jsonl`.
+    pub fn jsonl(&self, value: &impl Serialize) -> Result<()> {
+        let text = serde_json::to_string(value)
+            .map_err(|e| Error::format("cannot write JSON").because(e))?;
+        self.line(text)
+    }
+
+    /// Prints a CSV table.
+    pub fn csv(&self, header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Result<()> {
+        let failed = |e: csv::Error| Error::format("cannot write CSV").because(e);
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        writer.write_record(header).map_err(failed)?;
+        for row in rows {
+            writer.write_record(row).map_err(failed)?;
+        }
+        let bytes = writer.into_inner().map_err(|e| failed(e.into_error().into()))?;
+        self.print(String::from_utf8_lossy(&bytes))
+    }
+
+    /// Prints a table for people: aligned, never wrapped when piped.
+    pub fn table(
+        &self,
+        header: &[&str],
+        rows: impl IntoIterator<Item = Vec<String>>,
+    ) -> Result<()> {
+        let mut widths: Vec<usize> = header.iter().map(|h| h.chars().count()).collect();
+        let rows: Vec<_> = rows.into_iter().collect();
+        for row in &rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        let numeric: Vec<bool> = (0..header.len())
+            .map(|i| {
+                !rows.is_empty() && rows.iter().all(|r| r.get(i).is_some_and(|c| is_number(c)))
+            })
+            .collect();
+        let align = |cells: &[String]| {
+            let mut line = String::new();
+            for (i, cell) in cells.iter().enumerate() {
+                let pad = " ".repeat(widths[i].saturating_sub(cell.chars().count()));
+                let (before, after) =
+                    if numeric[i] { (pad.as_str(), "") } else { ("", pad.as_str()) };
+                line.push_str(&format!("  {before}{cell}{after}"));
+            }
+            line.trim_end().to_owned()
+        };
+        let head: Vec<String> = header.iter().map(|h| (*h).to_owned()).collect();
+        let mut text = self.tone(Tone::Dim, align(&head)) + "\n";
+        for row in &rows {
+            text += &align(row);
+            text.push('\n');
+        }
+        self.print(text)
+    }
+
+    /// Says something on stderr, unless quiet.
+    pub fn say(&self, text: impl std::fmt::Display) {
+        if !self.quiet {
+            // Talk is best effort: a closed stderr must not fail the work.
+            let _ = writeln!(std::io::stderr().lock(), "{text}");
+        }
+    }
+
+    /// A bar on stderr for `total` steps, invisible unless stderr is a terminal.
+    pub fn progress(&self, label: &'static str, total: u64) -> ProgressBar {
+        if !self.progress {
+            return ProgressBar::hidden();
+        }
+        let style =
+            ProgressStyle::with_template("{msg:>12} [{bar:30}] {human_pos}/{human_len} {eta}")
+                .unwrap_or_else(|_| ProgressStyle::default_bar())
+                .progress_chars("=> ");
+        ProgressBar::new(total).with_style(style).with_message(label)
+    }
+
+    /// A spinner on stderr for work of unknown length.
+    pub fn spinner(&self, label: &'static str) -> ProgressBar {
+        if !self.progress {
+            return ProgressBar::hidden();
+        }
+        let bar = ProgressBar::new_spinner().with_message(label);
+        bar.enable_steady_tick(Duration::from_millis(120));
+        bar
+    }
+}
+
+fn is_number(cell: &str) -> bool {
+    !cell.is_empty() && (cell == "-" || cell.replace(',', "").parse::<f64>().is_ok())
+}
+
+fn paint(color: bool, tone: Tone, text: impl std::fmt::Display) -> String {
+    use anstyle::{AnsiColor, Style};
+    if !color {
+        return text.to_string();
+    }
+    let style = match tone {
+        Tone::Strong => Style::new().bold(),
+        Tone::Dim => Style::new().dimmed(),
+        Tone::Good => AnsiColor::Green.on_default(),
+        Tone::Warn => AnsiColor::Yellow.on_default(),
+        Tone::Bad => AnsiColor::Red.on_default().bold(),
+    };
+    format!("{style}{text}{style:#}")
+}
+
+/// `1234567` as `1,234,567`.
+pub fn thousands(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::thousands;
+
+    #[test]
+    fn thousands_are_grouped_from_the_right() {
+        let cases = [(0, "0"), (999, "999"), (1000, "1,000"), (1234567, "1,234,567")];
+        for (n, text) in cases {
+            assert_eq!(thousands(n), text);
+        }
+    }
+}

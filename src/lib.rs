@@ -1,0 +1,27 @@
+//! Captured model calls become verified training rows, and rows become one optimizer step.
+//!
+//! ```text
+//! capture --> ingest --> ARCHIVE --> validate
+//!                           |
+//!                           +--> select --> forest --> rows --> batch --> ROWS --> step --> CHECKPOINT
+//! ```
+//!
+//! Every stage is a pure library: typed values and [`finding::Finding`]s in and out. Only [`cli`]
+//! prints, exits or reads the environment. Data flows one way, in the order of the modules below.
+
+pub mod archive;
+#[doc(hidden)]
+pub mod cli;
+pub mod config;
+pub mod error;
+pub mod finding;
+pub mod forest;
+pub mod id;
+pub mod ingest;
+pub mod output;
+pub mod report;
+pub mod rows;
+pub mod select;
+pub mod step;
+pub mod validate;
+pub mod wire;

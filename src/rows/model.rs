@@ -1,0 +1,85 @@
+//! Physical rows as values.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{CallId, GroupId, RolloutId};
+
+/// One call's stretch of a row, in row token positions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Span {
+    /// The call.
+    pub call: CallId,
+    /// First token of the delta.
+    pub start: u32,
+    /// First generated token.
+    pub gen_start: u32,
+    /// One past the last token.
+    pub end: u32,
+    /// Whether this row carries the loss of the generation.
+    pub owned: bool,
+    /// Weights that sampled it; `None` when unknown.
+    pub weight_version: Option<u64>,
+}
+
+/// One physical row: a path of the selected forest, or a masked stand-in of the same layout.
+///
+/// `input_ids`, `loss_mask` and `generation_logprobs` have one entry per token.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// `{rollout}_s{j}` or `{group}_pad{k}`.
+    pub row_id: String,
+    /// The prompt group.
+    pub group_id: GroupId,
+    /// The owner; `None` for execution padding.
+    pub rollout_id: Option<RolloutId>,
+    /// The owner's slot; `None` for execution padding.
+    pub slot: Option<u32>,
+    /// Slots of the group.
+    pub group_size: u32,
+    /// Index among the owner's rows; 0 for padding.
+    pub segment: u32,
+    /// Rows of the owner; 0 for padding.
+    pub segment_count: u32,
+    /// Added only to make the row count divisible.
+    pub is_execution_padding: bool,
+    /// Tokens come from another owner's row; nothing here trains.
+    pub uses_borrowed_input: bool,
+    /// Token ids.
+    pub input_ids: Vec<u32>,
+    /// 1 on generated tokens that this row owns, else 0.
+    pub loss_mask: Vec<u8>,
+    /// Captured log-probability at each generated token, borrowed ones too; 0.0 on carry.
+    pub generation_logprobs: Vec<f32>,
+    /// Calls along the row.
+    pub spans: Vec<Span>,
+    /// The owner's reward; `None` when missing; 0 for padding.
+    pub reward: Option<f64>,
+    /// The owner's advantage; 0 for masked owners and padding.
+    pub advantage: f64,
+    /// 1.0 when the row trains, else 0.0.
+    pub sample_mask: f32,
+    /// Whether any selected generation of the owner stopped at a length limit.
+    pub truncated: bool,
+    /// Why the owner is masked: a code.
+    pub mask_reason: Option<String>,
+    /// Routes of the row's tokens, when any were captured.
+    pub routes: Option<RowRoutes>,
+}
+
+impl Row {
+    /// Owned generated tokens.
+    pub fn loss_tokens(&self) -> usize {
+        self.loss_mask.iter().filter(|&&m| m == 1).count()
+    }
+}
+
+/// Expert routes of one row, row-major `[tokens][layers][topk]`, -1 where unknown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowRoutes {
+    /// Mixture-of-experts layers.
+    pub layers: u32,
+    /// Experts per token.
+    pub topk: u32,
+    /// Expert indices.
+    pub experts: Vec<i32>,
+}
