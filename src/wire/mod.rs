@@ -1,8 +1,13 @@
 //! The public wire: bytes to types and back, no I/O.
 
+pub mod canonical;
+pub mod entry;
+pub mod fingerprint;
 pub mod json;
 pub mod receipt;
 pub mod staged;
 
+pub use entry::{ParentResolution, TokenEntry};
+pub use fingerprint::{FingerprintError, assistant_fingerprint, conversation_digest, output_items};
 pub use receipt::{CallCompletion, CallRecord, Receipt, ReplaySummary};
 pub use staged::{RecordError, StagedRecord};
