@@ -1,5 +1,10 @@
 //! Rows: one per path of the selected forest, padded, weighted, and written for training.
 
+mod columns;
+pub mod manifest;
 pub mod model;
+mod store;
 
+pub use manifest::{Counts, DroppedGroup, GroupRows, OwnerLengths, Part, Provenance, RowsManifest};
 pub use model::{Row, RowRoutes, Span};
+pub use store::{MANIFEST, RowsDir, read, write};
