@@ -1,0 +1,3 @@
+//! All integration tests, one module per area.
+
+mod wire_staged;
