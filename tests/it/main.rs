@@ -1,3 +1,4 @@
 //! One integration binary; a module per area.
 
 mod generated;
+mod wire_staged;
