@@ -2,3 +2,4 @@
 
 mod generated;
 mod wire_staged;
+mod wire_store;
