@@ -113,7 +113,9 @@ fn generated(item: &Json) -> Result<Option<HistoryItem>, String> {
     let role = item.get("role").and_then(Json::as_str);
     let kind = match (item.get("type").and_then(Json::as_str), role) {
         (Some("message") | None, Some("assistant")) => ItemKind::Message,
-        (Some("message") | None, Some("system" | "developer" | "user" | "tool")) => return Ok(None),
+        (Some("message") | None, Some("system" | "developer" | "user" | "tool")) => {
+            return Ok(None);
+        }
         (Some("reasoning"), _) => ItemKind::Reasoning,
         (Some("function_call"), _) => ItemKind::FunctionCall,
         (Some(kind), _) if kind.ends_with("_output") => return Ok(None),

@@ -1,7 +1,7 @@
 //! Whether selected calls can be laid out as rows: records of this scope, closed under parents,
 //! consistent in their lengths. Digests are `validate`'s concern; nothing here trusts them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use super::Problem;
 use super::index::Index;
@@ -44,7 +44,8 @@ pub fn problems(rollout: &Rollout, index: &Index, calls: &[CallId]) -> Vec<Probl
 fn by_itself(call: &Call) -> Option<(Code, &'static str)> {
     let tokens = call.token_ids.len();
     let carry = call.carry_len as usize;
-    if call.delta_len != tokens as u64 || call.prev_len.checked_add(call.delta_len) != Some(call.cum_len)
+    if call.delta_len != tokens as u64
+        || call.prev_len.checked_add(call.delta_len) != Some(call.cum_len)
     {
         return Some((Code::InvalidSnapshot, "has lengths that do not add up"));
     }
@@ -96,8 +97,10 @@ fn lineage(index: &Index, selected: &[&Call]) -> Vec<Problem> {
     }
     if let Some(first) = orphans.first() {
         let parent = first.parent_call_id.as_ref().map(ToString::to_string).unwrap_or_default();
-        let message =
-            format!("selected call {} continues call {parent}, which is not selected", first.call_id);
+        let message = format!(
+            "selected call {} continues call {parent}, which is not selected",
+            first.call_id
+        );
         let calls = orphans.iter().map(|call| call.call_id.clone()).collect();
         problems.push(Problem::new(Code::SelectionNotClosed, calls, message));
     }
@@ -109,9 +112,18 @@ fn lineage(index: &Index, selected: &[&Call]) -> Vec<Problem> {
     problems
 }
 
+/// Records of `calls`, leaving out those without one.
+pub fn calls_of<'a>(rollout: &'a Rollout, calls: &[CallId]) -> Vec<&'a Call> {
+    let mut records: HashMap<&CallId, &Call> = HashMap::new();
+    for call in &rollout.calls {
+        records.entry(&call.call_id).or_insert(call);
+    }
+    calls.iter().filter_map(|id| records.get(id).copied()).collect()
+}
+
 /// Parent links by position in the selection; `None` also for a parent outside it.
 pub fn parents(selected: &[&Call]) -> Vec<Option<usize>> {
-    let places: std::collections::HashMap<&CallId, usize> =
+    let places: HashMap<&CallId, usize> =
         selected.iter().enumerate().map(|(i, call)| (&call.call_id, i)).collect();
     selected.iter().map(|c| places.get(c.parent_call_id.as_ref()?).copied()).collect()
 }

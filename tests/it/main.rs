@@ -1,6 +1,9 @@
 //! One integration binary; a module per area.
 
+mod closed_loop;
 mod generated;
 mod ingest;
+mod rows;
+mod select;
 mod wire_staged;
 mod wire_store;
