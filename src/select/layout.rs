@@ -9,6 +9,8 @@ use crate::archive::{Call, Mode, Rollout};
 use crate::finding::Code;
 use crate::forest::{Forest, ForestError};
 use crate::id::CallId;
+use crate::wire::json::{Dialect, Json};
+use crate::wire::route::{RouteError, Routes};
 
 /// What keeps the selected calls from being rows.
 pub fn problems(rollout: &Rollout, index: &Index, calls: &[CallId]) -> Vec<Problem> {
@@ -37,6 +39,7 @@ pub fn problems(rollout: &Rollout, index: &Index, calls: &[CallId]) -> Vec<Probl
         }
     }
     problems.extend(lineage(index, &selected));
+    problems.extend(routes(&selected));
     problems
 }
 
@@ -110,6 +113,61 @@ fn lineage(index: &Index, selected: &[&Call]) -> Vec<Problem> {
         problems.push(Problem::new(Code::LineageCycle, calls, message));
     }
     problems
+}
+
+/// Expert routes can be read, and are of one model.
+fn routes(selected: &[&Call]) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let mut first: Option<(&Call, (usize, usize))> = None;
+    for call in selected {
+        let routes = match routes_of(call) {
+            Ok(Some(routes)) => routes,
+            Ok(None) => continue,
+            Err(error) => {
+                let message = format!("expert routes of selected call {}: {error}", call.call_id);
+                let calls = vec![call.call_id.clone()];
+                problems.push(Problem::new(Code::InvalidRoute, calls, message));
+                continue;
+            }
+        };
+        let shape = (routes.layers, routes.topk);
+        let (example, expected) = *first.get_or_insert((call, shape));
+        if shape != expected {
+            let message = format!(
+                "expert routes have {}x{} layers and experts in call {}, and {}x{} in call {}",
+                shape.0, shape.1, call.call_id, expected.0, expected.1, example.call_id
+            );
+            let calls = vec![call.call_id.clone()];
+            problems.push(Problem::new(Code::RouteShapeMismatch, calls, message));
+        }
+    }
+    problems
+}
+
+/// Expert routes captured with a call, if any (`spec/gym-wire.md` b.11).
+///
+/// # Errors
+/// When they cannot be read, or name an expert beyond 32 bits.
+pub fn routes_of(call: &Call) -> Result<Option<Routes>, RouteError> {
+    #[derive(serde::Deserialize)]
+    struct Extras<'a> {
+        #[serde(borrow, default)]
+        routed_experts: Option<&'a serde_json::value::RawValue>,
+    }
+    let Some(extras) = &call.extras else { return Ok(None) };
+    let failed = |e: &dyn std::fmt::Display| RouteError(format!("cannot read the extras: {e}"));
+    let extras: Option<Extras> = serde_json::from_str(extras).map_err(|e| failed(&e))?;
+    let Some(value) = extras.and_then(|extras| extras.routed_experts) else { return Ok(None) };
+    let value = Json::parse(value.get(), Dialect::Strict).map_err(|e| failed(&e))?;
+    if value.is_null() {
+        return Ok(None);
+    }
+    let routes = Routes::decode(&value)?;
+    let beyond = routes.experts().find(|expert| i32::try_from(*expert).is_err());
+    match beyond {
+        Some(expert) => Err(RouteError(format!("expert {expert} does not fit 32 bits"))),
+        None => Ok(Some(routes)),
+    }
 }
 
 /// Records of `calls`, leaving out those without one.

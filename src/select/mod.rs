@@ -15,7 +15,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 pub use all_captured::AllCaptured;
-pub use layout::{calls_of, parents};
+pub use layout::{calls_of, parents, routes_of};
 pub use returned_history::ReturnedHistory;
 
 use crate::archive::{Completion, Group, Rollout, SourceKind};
