@@ -1,5 +1,6 @@
 //! One integration binary; a module per area.
 
+mod archive;
 mod closed_loop;
 mod generated;
 mod ingest;
