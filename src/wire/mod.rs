@@ -6,8 +6,10 @@ pub mod fingerprint;
 pub mod json;
 pub mod receipt;
 pub mod staged;
+pub mod store;
 
 pub use entry::{ParentResolution, TokenEntry};
 pub use fingerprint::{FingerprintError, assistant_fingerprint, conversation_digest, output_items};
 pub use receipt::{CallCompletion, CallRecord, Receipt, ReplaySummary};
 pub use staged::{RecordError, StagedRecord};
+pub use store::{StoreFault, StoreFiles, StoreSnapshot, read_store};
