@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use sha2::{Digest as _, Sha256};
 
 use super::entry::TokenEntry;
-use super::staged::RecordError;
+use super::fields::RecordError;
 use crate::archive::Completeness;
 use crate::finding::Code;
 use crate::id::Digest32;

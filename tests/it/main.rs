@@ -1,3 +1,4 @@
-//! Integration tests, one module per area, in one binary.
+//! Integration tests: one binary, one module per area.
 
+mod wire_staged;
 mod wire_store;
