@@ -1,5 +1,7 @@
 //! The public wire: bytes to types and back, no I/O.
 
+pub mod attribute;
+pub mod builder;
 pub mod canonical;
 mod columns;
 pub mod digest;

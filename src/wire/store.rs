@@ -205,7 +205,8 @@ impl StoreSnapshot {
     /// Whether calls are missing, as the package answers when it freezes: the state's flag, or an
     /// intent without an entry.
     pub fn incomplete(&self) -> bool {
-        self.state.as_ref().is_some_and(|state| state.incomplete) || !self.dangling_intents.is_empty()
+        self.state.as_ref().is_some_and(|state| state.incomplete)
+            || !self.dangling_intents.is_empty()
     }
 
     /// Whether calls are missing, as far as these files can tell. Without a state file its flag
@@ -264,7 +265,8 @@ pub fn read_store(scope: &str, files: StoreFiles<'_>) -> StoreSnapshot {
         intents.filter(|call| seen.insert(call.clone())).collect()
     });
     let intents = snapshot.intents.iter().flatten();
-    snapshot.dangling_intents = intents.filter(|call| !has.contains(call.as_str())).cloned().collect();
+    snapshot.dangling_intents =
+        intents.filter(|call| !has.contains(call.as_str())).cloned().collect();
     snapshot.marked = files.marker.map(names).unwrap_or_default();
     snapshot
 }
