@@ -4,6 +4,9 @@ mod attribution;
 mod builder;
 mod entries;
 mod fingerprints;
+mod ledgers;
+mod replay;
+mod stores;
 
 use std::path::{Path, PathBuf};
 
@@ -24,6 +27,15 @@ fn exact(path: &Path) -> Json {
 fn value(path: &Path) -> serde_json::Value {
     let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// Case folders of a group, sorted.
+fn cases(group: &str) -> Vec<String> {
+    let folders = std::fs::read_dir(gym(group)).unwrap_or_else(|e| panic!("{group}: {e}"));
+    let mut names: Vec<String> =
+        folders.map(|folder| folder.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
 }
 
 fn list<'a>(json: &'a Json, key: &str) -> &'a [Json] {
