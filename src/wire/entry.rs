@@ -434,7 +434,7 @@ fn not_whole<E: serde::de::Error>(x: f64) -> E {
 
 /// A Python integer as text: white space around, a sign, single underscores between digits, and a
 /// fraction of zeros.
-fn lax_int(text: &str) -> Option<i128> {
+pub(super) fn lax_int(text: &str) -> Option<i128> {
     let text = text.trim();
     let text = match text.split_once('.') {
         Some((head, zeros)) if !zeros.is_empty() && zeros.bytes().all(|b| b == b'0') => head,
