@@ -4,21 +4,11 @@ use std::collections::BTreeMap;
 
 use super::fields::{Fields, RecordError};
 use super::json::{Dialect, Json};
-use super::receipt::CallRecord;
-use crate::archive::{CaptureFailure, Mode};
+use super::python;
+use super::receipt::{CallRecord, RolloutManifest};
+use crate::archive::CaptureFailure;
 use crate::finding::Code;
 use crate::id::CallId;
-
-/// A ledger as the manifest route serves it. Call ids may repeat, in either list and across both.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct LedgerManifest {
-    /// Committed calls in commit order.
-    pub records: Vec<CallRecord>,
-    /// Failures in ledger order, rows without response id or hashes among them.
-    pub failures: Vec<CaptureFailure>,
-    /// Rows of either kind, and rows of neither, which commit to nothing.
-    pub rows: u64,
-}
 
 /// Why a ledger cannot be read. There is no recovery of a torn tail, as in the package: a row
 /// that was cut may be the one that says what failed.
@@ -31,24 +21,28 @@ pub struct LedgerError {
     pub error: RecordError,
 }
 
-/// Reads a whole ledger. Blank lines are skipped, and so are rows that are neither a failure nor
+/// Reads the whole ledger of `scope` as the manifest that a gate serves. Blank lines are skipped, and so are rows that are neither a failure nor
 /// carry a staging key.
 ///
 /// # Errors
 ///
 /// The first line that is not JSON (`malformed_json`), or not a row (`malformed_receipt`).
-pub fn read_ledger(bytes: &[u8]) -> Result<LedgerManifest, LedgerError> {
-    let mut manifest = LedgerManifest::default();
+pub fn read_ledger(scope: &str, bytes: &[u8]) -> Result<RolloutManifest, LedgerError> {
+    let mut manifest = RolloutManifest {
+        schema_version: 2,
+        scope: scope.to_owned(),
+        records: Vec::new(),
+        failures: Vec::new(),
+    };
     for (line, text) in (1..).zip(bytes.split(|&b| b == b'\n')) {
         if !text.trim_ascii().is_empty() {
-            manifest.rows += 1;
             read_row(text, &mut manifest).map_err(|error| LedgerError { line, error })?;
         }
     }
     Ok(manifest)
 }
 
-fn read_row(line: &[u8], manifest: &mut LedgerManifest) -> Result<(), RecordError> {
+fn read_row(line: &[u8], manifest: &mut RolloutManifest) -> Result<(), RecordError> {
     let text = std::str::from_utf8(line)
         .map_err(|error| RecordError::new(Code::MalformedJson, format!("not UTF-8: {error}")))?;
     let value = Json::parse(text, Dialect::Python)
@@ -76,7 +70,7 @@ fn read_row(line: &[u8], manifest: &mut LedgerManifest) -> Result<(), RecordErro
     Ok(())
 }
 
-fn fail(call: &str, reason: &str, manifest: &mut LedgerManifest) -> Result<(), RecordError> {
+fn fail(call: &str, reason: &str, manifest: &mut RolloutManifest) -> Result<(), RecordError> {
     for (field, value) in [("model_call_id", call), ("failure_reason", reason)] {
         if value.is_empty() {
             return Err(RecordError::of(Code::MalformedReceipt, field, "is empty or missing"));
@@ -120,22 +114,8 @@ fn record(row: &BTreeMap<String, Json>) -> Result<CallRecord, RecordError> {
         }
     }
     let record = CallRecord::read(Fields::new(Code::MalformedReceipt, members), 2)?;
-    invariants(&record).map_err(|m| RecordError::of(Code::MalformedReceipt, "prev_len", m))?;
+    record.check()?;
     Ok(record)
-}
-
-/// The rules that span fields of a manifest row (`spec/gym-wire.md` a.5).
-fn invariants(row: &CallRecord) -> Result<(), &'static str> {
-    if row.delta_len == 0 || row.prev_len.checked_add(row.delta_len) != Some(row.cum_len) {
-        return Err("cum_len is not prev_len plus a delta_len above zero");
-    }
-    match (&row.parent_call_id, row.prev_len, row.mode) {
-        (None, 1.., _) => Err("a root starts at 0"),
-        (Some(_), 0, _) => Err("a child starts where its parent ends, above 0"),
-        (None, _, Mode::TokenIn) => Err("a root has mode text"),
-        (Some(_), _, Mode::Text) => Err("a child has mode token_in"),
-        _ => Ok(()),
-    }
 }
 
 /// Python's `str()` of a name; nothing for null and absent.
@@ -153,7 +133,7 @@ fn int_of(value: Option<&Json>, key: &str) -> Result<Json, RecordError> {
         Some(Json::Int(n)) => Some(*n),
         Some(Json::Bool(b)) => Some(i128::from(*b)),
         Some(Json::Float(x)) if x.is_finite() && x.abs() < 1e38 => Some(x.trunc() as i128),
-        Some(Json::Str(text)) => super::entry::lax_int(text).filter(|_| !text.contains('.')),
+        Some(Json::Str(text)) => python::parse_int(text),
         _ => None,
     };
     found

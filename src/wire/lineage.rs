@@ -65,7 +65,8 @@ pub fn resolve_request(
         ([], _) | (_, None) => Lineage::NoMatch,
         ([only], _) => Lineage::Resolved(*only),
         ([first, rest @ ..], Some(smallest)) => {
-            let same = identity(first).is_some() && rest.iter().all(|at| identity(at) == identity(first));
+            let same =
+                identity(first).is_some() && rest.iter().all(|at| identity(at) == identity(first));
             if same { Lineage::Resolved(smallest) } else { Lineage::Ambiguous }
         }
     })

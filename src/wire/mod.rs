@@ -26,6 +26,7 @@ mod view;
 pub use entry::{ParentResolution, TokenEntry};
 pub use fields::RecordError;
 pub use fingerprint::{FingerprintError, assistant_fingerprint, conversation_digest, output_items};
+pub use ledger::read_ledger;
 pub use manifest::Manifest;
 pub use receipt::{CallCompletion, CallRecord, Receipt, ReplaySummary, RolloutManifest};
 pub use staged::StagedRecord;

@@ -84,7 +84,7 @@ pub(super) fn parse_int(text: &str) -> Option<i128> {
 }
 
 /// `str.isspace` of one character: Rust's white space, and the four separators U+001C..U+001F.
-fn is_space(c: char) -> bool {
+pub(super) fn is_space(c: char) -> bool {
     c.is_whitespace() || ('\u{1C}'..='\u{1F}').contains(&c)
 }
 

@@ -92,9 +92,8 @@ pub fn replay_summary<'a>(
 ) -> Result<ReplaySummary, ReplayError> {
     let digests: Vec<ItemDigest> = items.into_iter().map(item_digest).collect::<Result<_, _>>()?;
     let source_digest = source_digest(digests.iter().map(|item| (item.role, item.digest)))?;
-    let alternate = digests
-        .iter()
-        .map(|item| (item.role, item.empty_tool_content.unwrap_or(item.digest)));
+    let alternate =
+        digests.iter().map(|item| (item.role, item.empty_tool_content.unwrap_or(item.digest)));
     let alternate = source_digest_of_alternates(&digests, alternate)?;
     Ok(ReplaySummary {
         normalization_version: NORMALIZATION_VERSION,

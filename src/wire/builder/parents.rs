@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use super::prefix::PrefixIndex;
 use crate::finding::Code;
 use crate::id::Digest32;
+use crate::wire::digest::entry_digest;
 use crate::wire::entry::{ParentResolution, TokenEntry};
 
 /// Links that are followed before a chain of delta records counts as broken.
@@ -386,18 +387,4 @@ fn rebuild<'a>(
         }
     }
     sequences
-}
-
-/// Entry digest (`spec/gym-wire.md` b.6).
-fn entry_digest(ids: &[u64]) -> Digest32 {
-    use sha2::Digest as _;
-    let mut hash = sha2::Sha256::new_with_prefix("nemo-gym-tokens");
-    if !ids.is_empty() {
-        hash.update([1]);
-        hash.update((ids.len() as u64).to_be_bytes());
-        for id in ids {
-            hash.update(id.to_be_bytes());
-        }
-    }
-    Digest32(hash.finalize().into())
 }

@@ -141,8 +141,7 @@ fn item_fingerprints_of_the_receipts() {
 /// replay summaries of clean chains follow from the returned history alone.
 #[test]
 fn replay_summaries_of_linear_rollouts() {
-    let truth: serde_json::Value =
-        serde_json::from_slice(&seed("truth/truth.json")).unwrap();
+    let truth: serde_json::Value = serde_json::from_slice(&seed("truth/truth.json")).unwrap();
     let linear: Vec<&str> = truth["linear_rollouts"]
         .as_array()
         .unwrap()
@@ -171,7 +170,12 @@ fn replay_summaries_of_linear_rollouts() {
         let Some(known) = digests.get(&receipt.scope) else { continue };
         for row in &receipt.manifest {
             let Some(replay) = &row.replay else { continue };
-            assert!(known.contains(&replay.source_digest), "{} {}", receipt.scope, row.model_call_id);
+            assert!(
+                known.contains(&replay.source_digest),
+                "{} {}",
+                receipt.scope,
+                row.model_call_id
+            );
             assert_eq!(replay.normalization_version, 1);
             checked += 1;
         }

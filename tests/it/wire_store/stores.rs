@@ -6,6 +6,7 @@ use forestctl::archive::Completeness;
 use forestctl::finding::Code;
 use forestctl::wire::attribute::{Candidate, resolve_terminal};
 use forestctl::wire::builder::{consume, resolve_parents};
+use forestctl::wire::json::Json;
 use forestctl::wire::ledger::read_ledger;
 use forestctl::wire::store::{IndexedAs, StoreFault, is_store_id};
 use forestctl::wire::{
@@ -112,7 +113,11 @@ fn what_a_writer_left_behind_is_read() {
     let after = read(&gym("store/drop/after"), "r");
     assert_eq!(after.faults, [StoreFault::Retired]);
     let glued = read(&gym("store/unterminated_complete_line_then_append/after"), "r");
-    assert!(matches!(glued.refusal(), Some(StoreFault::Line { line: 2, .. })), "{:?}", glued.faults);
+    assert!(
+        matches!(glued.refusal(), Some(StoreFault::Line { line: 2, .. })),
+        "{:?}",
+        glued.faults
+    );
     let reused = read(&gym("store/retired_then_delete/after"), "r");
     assert_eq!((reused.faults.len(), reused.entries.len()), (0, 1));
 }
@@ -132,13 +137,21 @@ fn rollout_id_rules() {
 
 #[test]
 fn faults_by_case() {
-    use StoreFault::{ConflictingLines, ForeignScope, IndexBeyondFile, Line, Retired, State, TornTail};
+    use StoreFault::{
+        ConflictingLines, ForeignScope, IndexBeyondFile, Line, Retired, State, TornTail,
+    };
     let faults = |name: &str| read(&gym(&format!("store/{name}/before")), "r").faults;
     assert!(matches!(faults("torn_final_line")[..], [TornTail { line: 3, bytes: 77 }]));
-    assert!(matches!(faults("torn_final_line_with_newline")[..], [TornTail { line: 2, bytes: 80 }]));
+    assert!(matches!(
+        faults("torn_final_line_with_newline")[..],
+        [TornTail { line: 2, bytes: 80 }]
+    ));
     assert!(matches!(faults("malformed_middle_line")[..], [Line { line: 2, .. }]));
     assert!(matches!(faults("corrupt_indexed_line")[..], [Line { line: 1, .. }]));
-    assert!(matches!(faults("duplicate_conflicting_lines")[..], [ConflictingLines { line: 2, .. }]));
+    assert!(matches!(
+        faults("duplicate_conflicting_lines")[..],
+        [ConflictingLines { line: 2, .. }]
+    ));
     assert!(matches!(faults("file_shorter_than_index")[..], [IndexBeyondFile { .. }, Line { .. }]));
     assert!(matches!(faults("foreign_rollout_in_file")[..], [ForeignScope { line: 2, .. }]));
     assert!(matches!(faults("state_not_object")[..], [State]));
@@ -202,7 +215,9 @@ fn built_trajectories() {
         let exact_file = exact(&case.join("expected.json"));
         let exact_step = super::list(&exact_file, "steps")
             .iter()
-            .find(|step| step.get("step").and_then(|s| s.as_str()) == Some("trajectories_for_rollout"))
+            .find(|step| {
+                step.get("step").and_then(|s| s.as_str()) == Some("trajectories_for_rollout")
+            })
             .unwrap();
         let scope = expected["rollout_id"].as_str().unwrap();
         let dir = if name == "freeze_nothing" { "after" } else { "before" };
@@ -213,20 +228,18 @@ fn built_trajectories() {
         }
         let entries: Vec<TokenEntry> = snapshot.entries.iter().map(|l| l.entry.clone()).collect();
         let attribution = &step["value"]["metrics"]["terminal_attribution"];
-        // The case asks by the response id of the call that it names.
+        // The case asks with the response of the call that it names.
         let named = attribution["call_id"].as_str();
-        let response = named.and_then(|call| {
-            let entry = entries.iter().find(|entry| entry.model_call_id == call)?;
-            entry.response_id.clone()
-        });
-        let response = response.map(|id| {
-            let text = format!("{{\"id\":{}}}", Value::from(id));
-            forestctl::wire::json::Json::parse(&text, forestctl::wire::json::Dialect::Strict).unwrap()
+        let response = named.map(|call| {
+            let entry = entries.iter().find(|entry| entry.model_call_id == call).unwrap();
+            let id = Json::Str(entry.response_id.clone().unwrap());
+            let output = Json::List(entry.output_items.clone());
+            Json::Dict([("id".to_owned(), id), ("output".to_owned(), output)].into())
         });
         let consumed =
             consume(scope, &entries, snapshot.incomplete(), response.as_ref(), None, None);
         let rebuilt = exact_step.get("value").and_then(|v| v.get("rebuilt_response")).unwrap();
-        let none = forestctl::wire::json::Json::Null;
+        let none = Json::Null;
         assert_eq!(consumed.rebuilt_response.as_ref().unwrap_or(&none), rebuilt, "{name}");
         assert_eq!(consumed.mask_sample, step["value"]["mask_sample"], "{name}");
         assert_eq!(consumed.error.as_deref(), step["value"]["error"].as_str(), "{name}");
@@ -246,7 +259,8 @@ fn server_directories() {
         let scope = expected["rollout_id"].as_str().unwrap();
         if expected.get("manifest_route").is_some() {
             external += 1;
-            let ledger = std::fs::read(case.join(format!("after_run/{scope}.lineage.jsonl"))).unwrap();
+            let ledger =
+                std::fs::read(case.join(format!("after_run/{scope}.lineage.jsonl"))).unwrap();
             let found = read_ledger(scope, &ledger).unwrap();
             let routes = expected["manifest_route"].as_array().unwrap();
             let mut served = routes.iter().filter(|route| {
@@ -258,9 +272,7 @@ fn server_directories() {
             // The scored response is the last one that was served.
             let last = exact_file.get("http").and_then(|h| h.as_list()).unwrap().iter().rev();
             let response = last
-                .filter_map(|exchange| {
-                    exchange.get("response").or_else(|| exchange.get("body"))
-                })
+                .filter_map(|exchange| exchange.get("response").or_else(|| exchange.get("body")))
                 .find(|body| body.get("id").is_some());
             let rows: Vec<Candidate<'_>> = found.records.iter().map(Candidate::Row).collect();
             let call = resolve_terminal(&rows, response, None, None).model_call_id;
@@ -290,10 +302,18 @@ fn server_directories() {
             }
             let built = &expected["built"];
             if built["rebuilt_response"].is_object() {
-                let response = exact_file.get("result_after_finalize").unwrap().get("response");
-                let declared = expected["result_after_finalize"]["terminal_response_id"].as_str();
-                let consumed =
-                    consume(scope, &entries, run.incomplete(), response, None, declared);
+                // The response as it was scored is gone; its attribution is recorded.
+                let result = &expected["result_after_finalize"];
+                let attribution = &built["metrics"]["terminal_attribution"];
+                let consumed = consume(
+                    scope,
+                    &entries,
+                    run.incomplete(),
+                    None,
+                    attribution["call_id"].as_str(),
+                    result["terminal_response_id"].as_str(),
+                );
+                assert_eq!(consumed.metrics.terminal_chain, attribution["chain"], "{name}");
                 let rebuilt = exact_file.get("built").and_then(|b| b.get("rebuilt_response"));
                 assert_eq!(consumed.rebuilt_response.as_ref(), rebuilt, "{name}");
                 assert_eq!(consumed.mask_sample, built["mask_sample"], "{name}");
@@ -339,10 +359,15 @@ fn closed_loop_stores() {
 /// Manifest rows of real ledgers keep their exact form through the types.
 #[test]
 fn a_row_is_read_alike_from_ledger_and_manifest() {
-    let ledger = std::fs::read(gym("lineage/ledger/chain_3/dir").join(
-        value(&gym("lineage/ledger/chain_3/expected.json"))["rollout_id"].as_str().unwrap().to_owned()
-            + ".lineage.jsonl",
-    ))
+    let ledger = std::fs::read(
+        gym("lineage/ledger/chain_3/dir").join(
+            value(&gym("lineage/ledger/chain_3/expected.json"))["rollout_id"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+                + ".lineage.jsonl",
+        ),
+    )
     .unwrap();
     let expected = value(&gym("lineage/ledger/chain_3/expected.json"));
     let rows = read_ledger("x", &ledger).unwrap().records;
