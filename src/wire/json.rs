@@ -41,6 +41,9 @@ pub enum Dialect {
 /// Nesting that is followed before a text is refused; orjson's own limit.
 pub const MAX_DEPTH: usize = 254;
 
+/// [`JsonError::reason`] of a number that is JSON, but no finite double.
+pub const OVERFLOW: &str = "number overflows a double";
+
 /// Why a text is not JSON.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason} at byte {offset}")]
@@ -56,13 +59,19 @@ pub struct JsonError {
 impl Json {
     /// Parses a whole text; surrounding white space is allowed.
     pub fn parse(text: &str, dialect: Dialect) -> Result<Json, JsonError> {
-        let mut parser = Parser { bytes: text.as_bytes(), text, at: 0, dialect };
+        let mut parser = Parser::new(text, dialect);
         let value = parser.value(0)?;
         parser.space();
         if parser.at != parser.bytes.len() {
             return Err(parser.error("trailing text"));
         }
         Ok(value)
+    }
+
+    /// Whether [`Dialect::Python`] can read a text that [`Json::parse`] refused only for its
+    /// nesting or a lone surrogate, both of which Python itself takes. Does not recurse.
+    pub fn is_well_formed(text: &str) -> bool {
+        Parser { bytes: text.as_bytes(), text, at: 0, dialect: Dialect::Python }.check().is_some()
     }
 
     /// Member of an object.
@@ -117,25 +126,30 @@ impl Json {
     }
 }
 
-struct Parser<'a> {
-    bytes: &'a [u8],
-    text: &'a str,
-    at: usize,
+/// Cursor over a text; what reads JSON of a known form without a tree starts here too.
+pub(super) struct Parser<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) text: &'a str,
+    pub(super) at: usize,
     dialect: Dialect,
 }
 
-impl Parser<'_> {
-    fn error(&self, reason: &'static str) -> JsonError {
+impl<'a> Parser<'a> {
+    pub(super) fn new(text: &'a str, dialect: Dialect) -> Self {
+        Parser { bytes: text.as_bytes(), text, at: 0, dialect }
+    }
+
+    pub(super) fn error(&self, reason: &'static str) -> JsonError {
         JsonError { reason, offset: self.at, too_deep: false }
     }
 
-    fn space(&mut self) {
+    pub(super) fn space(&mut self) {
         while matches!(self.bytes.get(self.at), Some(b' ' | b'\t' | b'\n' | b'\r')) {
             self.at += 1;
         }
     }
 
-    fn word(&mut self, word: &str) -> bool {
+    pub(super) fn word(&mut self, word: &str) -> bool {
         let found = self.bytes[self.at..].starts_with(word.as_bytes());
         if found {
             self.at += word.len();
@@ -143,7 +157,7 @@ impl Parser<'_> {
         found
     }
 
-    fn value(&mut self, depth: usize) -> Result<Json, JsonError> {
+    pub(super) fn value(&mut self, depth: usize) -> Result<Json, JsonError> {
         self.space();
         let python = self.dialect == Dialect::Python;
         match self.bytes.get(self.at) {
@@ -162,6 +176,86 @@ impl Parser<'_> {
             Some(b'-') if python && self.word("-Infinity") => Ok(Json::Float(f64::NEG_INFINITY)),
             Some(b'-' | b'0'..=b'9') => self.number(),
             Some(_) => Err(self.error("unexpected character")),
+        }
+    }
+
+    /// Walks a whole text with the open brackets on a heap stack (true = object).
+    fn check(&mut self) -> Option<()> {
+        let mut open = Vec::new();
+        loop {
+            self.space();
+            let container = match self.bytes.get(self.at) {
+                Some(b'{') => Some(true),
+                Some(b'[') => Some(false),
+                _ => None,
+            };
+            match container {
+                Some(object) => {
+                    self.at += 1;
+                    self.space();
+                    if !self.word(if object { "}" } else { "]" }) {
+                        open.push(object);
+                        if object {
+                            self.key()?;
+                        }
+                        continue;
+                    }
+                }
+                None if self.bytes.get(self.at) == Some(&b'"') => self.skip_string()?,
+                None => drop(self.value(0).ok()?),
+            }
+            loop {
+                self.space();
+                match open.last() {
+                    None => return (self.at == self.bytes.len()).then_some(()),
+                    Some(&object) if self.word(if object { "}" } else { "]" }) => {
+                        open.pop();
+                    }
+                    Some(&object) => {
+                        if !self.word(",") {
+                            return None;
+                        }
+                        if object {
+                            self.key()?;
+                        }
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    fn key(&mut self) -> Option<()> {
+        self.space();
+        self.skip_string()?;
+        self.space();
+        self.word(":").then_some(())
+    }
+
+    fn skip_string(&mut self) -> Option<()> {
+        if !self.word("\"") {
+            return None;
+        }
+        loop {
+            match *self.bytes.get(self.at)? {
+                b'"' => {
+                    self.at += 1;
+                    return Some(());
+                }
+                b'\\' if self.bytes.get(self.at + 1) == Some(&b'u') => {
+                    self.at += 2;
+                    self.hex4().ok()?;
+                }
+                b'\\' => {
+                    let escape = *self.bytes.get(self.at + 1)?;
+                    if !b"\"\\/bfnrt".contains(&escape) {
+                        return None;
+                    }
+                    self.at += 2;
+                }
+                byte if byte < 0x20 => return None,
+                _ => self.at += 1,
+            }
         }
     }
 
@@ -213,7 +307,7 @@ impl Parser<'_> {
         }
     }
 
-    fn string(&mut self) -> Result<String, JsonError> {
+    pub(super) fn string(&mut self) -> Result<String, JsonError> {
         self.at += 1;
         let mut out = String::new();
         loop {
@@ -311,7 +405,7 @@ impl Parser<'_> {
         }
         match text.parse::<f64>() {
             Ok(x) if x.is_finite() || self.dialect == Dialect::Python => Ok(Json::Float(x)),
-            _ => Err(self.error("number overflows a double")),
+            _ => Err(self.error(OVERFLOW)),
         }
     }
 
@@ -374,6 +468,28 @@ mod tests {
             assert_eq!(ours.is_ok(), theirs.is_ok(), "{text:?}: {ours:?} against {theirs:?}");
         }
         assert_eq!(strict("{\"a\":1,\"a\":2}").unwrap().get("a"), Some(&Json::Int(2)));
+    }
+
+    #[test]
+    fn what_python_reads_is_told_without_recursion() {
+        let nest = |n: usize| "[".repeat(n) + &"]".repeat(n);
+        assert!(Json::is_well_formed(&nest(100_000)));
+        assert!(!Json::is_well_formed(&nest(100_000)[1..]));
+        for (text, expected) in [
+            ("\"\\ud800\"", true),
+            ("{\"a\\ud800\": [1, {\"b\": NaN}, {}, []]}", true),
+            ("\"\\ud800", false),
+            ("[1,]", false),
+            ("{\"a\":1,}", false),
+            ("{\"a\"}", false),
+            ("[1 2]", false),
+            ("1 2", false),
+            ("\"\t\"", false),
+            ("\"\\x\"", false),
+            ("", false),
+        ] {
+            assert_eq!(Json::is_well_formed(text), expected, "{text:?}");
+        }
     }
 
     #[test]
