@@ -68,6 +68,12 @@ impl Json {
         Ok(value)
     }
 
+    /// Whether [`Dialect::Python`] can read a text that [`Json::parse`] refused only for its
+    /// nesting or a lone surrogate, both of which Python itself takes. Does not recurse.
+    pub fn is_well_formed(text: &str) -> bool {
+        Parser { bytes: text.as_bytes(), text, at: 0, dialect: Dialect::Python }.check().is_some()
+    }
+
     /// Member of an object.
     pub fn get(&self, key: &str) -> Option<&Json> {
         match self {
@@ -170,6 +176,86 @@ impl<'a> Parser<'a> {
             Some(b'-') if python && self.word("-Infinity") => Ok(Json::Float(f64::NEG_INFINITY)),
             Some(b'-' | b'0'..=b'9') => self.number(),
             Some(_) => Err(self.error("unexpected character")),
+        }
+    }
+
+    /// Walks a whole text with the open brackets on a heap stack (true = object).
+    fn check(&mut self) -> Option<()> {
+        let mut open = Vec::new();
+        loop {
+            self.space();
+            let container = match self.bytes.get(self.at) {
+                Some(b'{') => Some(true),
+                Some(b'[') => Some(false),
+                _ => None,
+            };
+            match container {
+                Some(object) => {
+                    self.at += 1;
+                    self.space();
+                    if !self.word(if object { "}" } else { "]" }) {
+                        open.push(object);
+                        if object {
+                            self.key()?;
+                        }
+                        continue;
+                    }
+                }
+                None if self.bytes.get(self.at) == Some(&b'"') => self.skip_string()?,
+                None => drop(self.value(0).ok()?),
+            }
+            loop {
+                self.space();
+                match open.last() {
+                    None => return (self.at == self.bytes.len()).then_some(()),
+                    Some(&object) if self.word(if object { "}" } else { "]" }) => {
+                        open.pop();
+                    }
+                    Some(&object) => {
+                        if !self.word(",") {
+                            return None;
+                        }
+                        if object {
+                            self.key()?;
+                        }
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    fn key(&mut self) -> Option<()> {
+        self.space();
+        self.skip_string()?;
+        self.space();
+        self.word(":").then_some(())
+    }
+
+    fn skip_string(&mut self) -> Option<()> {
+        if !self.word("\"") {
+            return None;
+        }
+        loop {
+            match *self.bytes.get(self.at)? {
+                b'"' => {
+                    self.at += 1;
+                    return Some(());
+                }
+                b'\\' if self.bytes.get(self.at + 1) == Some(&b'u') => {
+                    self.at += 2;
+                    self.hex4().ok()?;
+                }
+                b'\\' => {
+                    let escape = *self.bytes.get(self.at + 1)?;
+                    if !b"\"\\/bfnrt".contains(&escape) {
+                        return None;
+                    }
+                    self.at += 2;
+                }
+                byte if byte < 0x20 => return None,
+                _ => self.at += 1,
+            }
         }
     }
 
@@ -382,6 +468,28 @@ mod tests {
             assert_eq!(ours.is_ok(), theirs.is_ok(), "{text:?}: {ours:?} against {theirs:?}");
         }
         assert_eq!(strict("{\"a\":1,\"a\":2}").unwrap().get("a"), Some(&Json::Int(2)));
+    }
+
+    #[test]
+    fn what_python_reads_is_told_without_recursion() {
+        let nest = |n: usize| "[".repeat(n) + &"]".repeat(n);
+        assert!(Json::is_well_formed(&nest(100_000)));
+        assert!(!Json::is_well_formed(&nest(100_000)[1..]));
+        for (text, expected) in [
+            ("\"\\ud800\"", true),
+            ("{\"a\\ud800\": [1, {\"b\": NaN}, {}, []]}", true),
+            ("\"\\ud800", false),
+            ("[1,]", false),
+            ("{\"a\":1,}", false),
+            ("{\"a\"}", false),
+            ("[1 2]", false),
+            ("1 2", false),
+            ("\"\t\"", false),
+            ("\"\\x\"", false),
+            ("", false),
+        ] {
+            assert_eq!(Json::is_well_formed(text), expected, "{text:?}");
+        }
     }
 
     #[test]

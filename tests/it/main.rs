@@ -1,3 +1,4 @@
-//! All integration tests, one module per area.
+//! Integration tests: one binary, one module per area.
 
 mod wire_staged;
+mod wire_store;
