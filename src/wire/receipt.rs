@@ -138,7 +138,7 @@ impl Receipt {
     /// version, whatever else is wrong; `malformed_json`; `malformed_receipt` for every other
     /// fault of form.
     pub fn parse(line: &str) -> Result<Receipt> {
-        let mut fields = object(line)?;
+        let mut fields = object(Code::MalformedReceipt, line)?;
         let head = fields.head()?;
         let schema = head.schema_version;
         let receipt = Receipt {
@@ -168,6 +168,43 @@ impl Receipt {
     }
 }
 
+/// What a gate serves of a capture scope before a framework judges it (`RolloutManifest`,
+/// `spec/gym-wire.md` a.7). Duplicate calls are allowed, as is a call that both is a record and
+/// failed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RolloutManifest {
+    /// Capture schema.
+    pub schema_version: u64,
+    /// Capture scope.
+    pub scope: String,
+    /// Rows in commit order.
+    pub records: Vec<CallRecord>,
+    /// Failures in ledger order; one call may have several.
+    pub failures: Vec<CaptureFailure>,
+}
+
+impl RolloutManifest {
+    /// Reads a manifest: its form, not its truth ([`RolloutManifest::check`]).
+    ///
+    /// # Errors
+    ///
+    /// As [`Receipt::parse`].
+    pub fn parse(text: &str) -> Result<RolloutManifest> {
+        let mut fields = object(Code::MalformedReceipt, text)?;
+        let (schema_version, scope) = fields.scope()?;
+        let manifest = RolloutManifest {
+            schema_version,
+            scope,
+            records: fields.list("records", |code, row| {
+                CallRecord::read(Fields::object(code, row)?, schema_version)
+            })?,
+            failures: fields.list("failures", failure)?,
+        };
+        fields.finish()?;
+        Ok(manifest)
+    }
+}
+
 impl CallRecord {
     /// Reads one manifest row from its own text.
     ///
@@ -175,7 +212,7 @@ impl CallRecord {
     ///
     /// `malformed_json` or `malformed_receipt`.
     pub fn parse(text: &str) -> Result<CallRecord> {
-        Self::read(object(text)?, 2)
+        Self::read(object(Code::MalformedReceipt, text)?, 2)
     }
 
     /// `schema` is the version of the receipt that holds the row, and the row's where the row
@@ -241,10 +278,10 @@ impl ReplaySummary {
     }
 }
 
-fn object(line: &str) -> Result<Fields> {
-    let value = Json::parse(line, Dialect::Strict)
-        .map_err(|e| RecordError::json(Code::MalformedReceipt, &e))?;
-    Fields::object(Code::MalformedReceipt, value)
+/// The members of a line that must be an object; `code` is the word for its faults.
+pub(super) fn object(code: Code, line: &str) -> Result<Fields> {
+    let value = Json::parse(line, Dialect::Strict).map_err(|e| RecordError::json(code, &e))?;
+    Fields::object(code, value)
 }
 
 /// A source that writes neither key records no completion.
