@@ -7,7 +7,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::RecordError;
+use super::fields::RecordError;
 use super::json::{Dialect, Json};
 use crate::finding::Code;
 use crate::id::Digest32;

@@ -1,5 +1,7 @@
 //! Fingerprints, token entries, Gym stores, ledgers and the builder against the package's answers.
 
+mod attribution;
+mod builder;
 mod entries;
 mod fingerprints;
 
@@ -30,4 +32,31 @@ fn list<'a>(json: &'a Json, key: &str) -> &'a [Json] {
 
 fn text<'a>(json: &'a Json, key: &str) -> &'a str {
     json.get(key).and_then(Json::as_str).unwrap_or_else(|| panic!("no string {key}"))
+}
+
+/// Builder metrics under the package's keys.
+fn to_json(metrics: &forestctl::wire::builder::Metrics) -> serde_json::Value {
+    use serde_json::json;
+    let mut out = json!({"n_calls": metrics.n_calls});
+    if let Some(found) = &metrics.attribution {
+        let method = if found.method.is_empty() { "none" } else { found.method };
+        out["terminal_attribution"] = json!({"method": method, "call_id": found.model_call_id,
+            "reason": found.reason, "chain": metrics.terminal_chain});
+    }
+    if let Some(build) = &metrics.build {
+        out["chains"] = json!(build.chains.len());
+        out["roots"] = json!(build.roots);
+        out["quarantined_calls"] = json!(build.quarantined.len());
+        out["quarantined_fraction"] = json!(metrics.quarantined_fraction());
+        out["delivered_fraction"] = json!(build.delivered_fraction());
+        out["generated_tokens_captured"] = json!(build.generated_tokens_captured);
+        out["generated_tokens_delivered"] = json!(build.generated_tokens_delivered);
+        out["parent_link_failures"] = json!(build.parent_link_failures);
+        out["unresolved_parent_calls"] = json!(build.unresolved_parent_calls.len());
+        out["empty_generation_calls"] = json!(build.empty_generation_calls.len());
+    }
+    if metrics.capture_incomplete {
+        out["capture_incomplete"] = json!(true);
+    }
+    out
 }
