@@ -509,14 +509,20 @@ fn stores_of_the_package_say_what_is_missing() {
 }
 
 #[test]
-fn delta_records_and_full_prompts_give_the_same_deltas() {
-    let (full, delta) = (store("complete"), store("complete_delta_records"));
-    let deltas = |ingested: &Ingested| -> Vec<_> {
-        let calls = rollouts(ingested).flat_map(|r| r.calls.clone());
-        calls.map(|c| (c.prev_len, c.cum_len, c.mode, c.token_ids, c.entry_digest)).collect()
-    };
-    assert_eq!(deltas(&full).len(), 3);
-    assert!(deltas(&full) == deltas(&delta));
+fn deltas_of_full_and_of_delta_records_give_the_stamped_digests() {
+    for case in ["complete", "complete_delta_records"] {
+        let ingested = store(case);
+        let mut sequence: Vec<u64> = Vec::new();
+        let calls = &rollouts(&ingested).next().unwrap().calls;
+        for call in calls {
+            assert_eq!(call.prev_len as usize, sequence.len());
+            sequence.extend(call.token_ids.iter().map(|&id| u64::from(id)));
+            assert_eq!(call.cum_len as usize, sequence.len());
+            assert_eq!(Some(forestctl::wire::digest::entry_digest(&sequence)), call.entry_digest);
+        }
+        let lengths: Vec<_> = calls.iter().map(|call| (call.carry_len, call.delta_len)).collect();
+        assert_eq!(lengths, [(8, 11), (4, 7), (4, 7)]);
+    }
 }
 
 #[test]
