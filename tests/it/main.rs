@@ -1,5 +1,6 @@
 //! One integration binary; a module per area.
 
+mod archive;
 mod generated;
 mod ingest;
 mod wire_staged;
