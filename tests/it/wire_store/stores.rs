@@ -11,7 +11,7 @@ use forestctl::wire::ledger::read_ledger;
 use forestctl::wire::store::{IndexedAs, StoreFault, is_store_id};
 use forestctl::wire::{
     CallRecord, RolloutManifest, StoreFiles, StoreSnapshot, TokenEntry, assistant_fingerprint,
-    read_store,
+    output_items, read_store,
 };
 use serde_json::Value;
 
@@ -269,17 +269,23 @@ fn server_directories() {
             let body = &served.next().unwrap_or_else(|| panic!("{name}"))["body"];
             assert_eq!(found, RolloutManifest::parse(&body.to_string()).unwrap(), "{name}");
             assert!(served.all(|route| &route["body"] == body), "{name}");
-            // The scored response is the last one that was served.
-            let last = exact_file.get("http").and_then(|h| h.as_list()).unwrap().iter().rev();
-            let response = last
-                .filter_map(|exchange| exchange.get("response").or_else(|| exchange.get("body")))
-                .find(|body| body.get("id").is_some());
+            // The scored response is the last one that was served, as an output.
+            let http = super::list(&exact_file, "http");
+            let last = http.last().unwrap().get("response").unwrap();
+            let output = Json::List(output_items(last));
+            let id = last.get("id").cloned().unwrap_or(Json::Null);
+            let response =
+                Json::Dict([("id".to_owned(), id), ("output".to_owned(), output)].into());
             let rows: Vec<Candidate<'_>> = found.records.iter().map(Candidate::Row).collect();
-            let call = resolve_terminal(&rows, response, None, None).model_call_id;
-            let expected = expected["resolve_terminal"]["model_call_id"].as_str();
-            if response.is_some_and(|r| r.get("output").is_some()) {
-                assert_eq!(call.as_deref(), expected, "{name}");
-            }
+            let found = resolve_terminal(&rows, Some(&response), None, None);
+            let expected = &expected["resolve_terminal"];
+            assert_eq!(
+                found.model_call_id.as_deref(),
+                expected["model_call_id"].as_str(),
+                "{name}"
+            );
+            assert_eq!(found.method, expected["method"], "{name}");
+            assert_eq!(found.reason, expected["reason"], "{name}");
         } else {
             local += 1;
             let run = read(&case.join("after_run"), scope);
