@@ -9,6 +9,7 @@ pub mod entry;
 mod fields;
 pub mod fingerprint;
 pub mod json;
+mod lax;
 pub mod ledger;
 pub mod lineage;
 mod manifest;
