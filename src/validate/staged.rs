@@ -8,10 +8,8 @@ use crate::archive::{Call, Rollout};
 use crate::finding::{Code, Finding, Location, Severity};
 use crate::id::CallId;
 use crate::wire::digest::{call_digest, extras_text_digest};
-use crate::wire::manifest::Manifest;
 use crate::wire::verify::{VerifyError, check_call, check_cumulative, check_pair};
-use crate::wire::view::{Columns, StagedView, TokenIds};
-use crate::wire::{CallRecord, Receipt};
+use crate::wire::{CallRecord, Manifest, Receipt, StagedView};
 
 /// Findings on one staged scope.
 ///
@@ -205,7 +203,7 @@ fn check_accounts(
 
 /// What a record proves of itself, without a row to compare it with.
 fn check_alone(call: &Call, report: &mut Report<'_, '_>) {
-    let Some(view) = staged_view(call) else { return };
+    let Some(view) = StagedView::of(call) else { return };
     match call_digest(&view) {
         Err(error) => report.call(call, Code::InvalidSnapshot, format!("call {}: {error}", call.call_id)),
         Ok(digest) if digest != view.digest => {
@@ -243,7 +241,7 @@ fn check_records(
     let mut sound = vec![false; records.len()];
     for (i, row) in receipt.manifest.iter().enumerate() {
         let Some(call) = records[i] else { continue };
-        let Some(view) = staged_view(call) else { continue };
+        let Some(view) = StagedView::of(call) else { continue };
         match check_pair(receipt.versions(), &receipt.scope, row, &view) {
             Err(error) => report.verify(call, error),
             Ok(()) => {
@@ -275,7 +273,7 @@ fn check_paths(
     let rows = &receipt.manifest;
     let parent = |i: usize| rows[i].parent_call_id.as_deref().and_then(|p| manifest.position(p));
     for (i, row) in rows.iter().enumerate() {
-        let Some((call, view)) = records[i].and_then(|c| Some((c, staged_view(c)?))) else {
+        let Some((call, view)) = records[i].and_then(|c| Some((c, StagedView::of(c)?))) else {
             continue;
         };
         if sound[i] {
@@ -303,39 +301,9 @@ fn check_paths(
             continue;
         }
         path.reverse();
-        let deltas = path.iter().filter_map(|&at| records[at].and_then(staged_view));
+        let deltas = path.iter().filter_map(|&at| records[at].and_then(StagedView::of));
         if let (Err(error), Some(call)) = (check_cumulative(row, deltas), records[i]) {
             report.verify(call, error);
         }
     }
-}
-
-/// A call as the wire's checks see it; `None` unless it was staged.
-fn staged_view(call: &Call) -> Option<StagedView<'_>> {
-    let commitment = call.commitment.as_ref()?;
-    Some(StagedView {
-        schema_version: commitment.schema_version,
-        digest_version: commitment.digest_version,
-        extras_digest_version: commitment.extras_digest_version,
-        scope: call.capture_key.as_str(),
-        model_call_id: call.call_id.as_str(),
-        parent_call_id: call.parent_call_id.as_ref().map(|p| p.as_str()),
-        mode: call.mode,
-        prev_len: call.prev_len,
-        delta_len: call.delta_len,
-        cum_len: call.cum_len,
-        weight_version: call.weight_version.unwrap_or_default(),
-        digest: commitment.digest,
-        token_ids: TokenIds::Narrow(&call.token_ids),
-        columns: match &call.raw_columns {
-            Some(raw) => Columns::Raw { token_mask: &raw.token_mask, logprobs: &raw.logprobs },
-            None => Columns::Split {
-                carry_len: call.carry_len as usize,
-                generation_logprobs: &call.generation_logprobs,
-            },
-        },
-        extras_digest: commitment.extras_digest,
-        chain_hash: commitment.chain_hash,
-        cumulative_hash: commitment.cumulative_hash,
-    })
 }

@@ -397,7 +397,7 @@ fn lax_float(code: Code, value: Json) -> Result<f64> {
 
 /// Python's `float(text)` for the decimal forms: surrounding space, and single underscores
 /// between digits.
-fn python_float(text: &str) -> Option<f64> {
+pub(super) fn python_float(text: &str) -> Option<f64> {
     let text = text.trim();
     let digit = |i: usize| text.as_bytes().get(i).is_some_and(u8::is_ascii_digit);
     let lone = text.match_indices('_').all(|(i, _)| i > 0 && digit(i - 1) && digit(i + 1));
@@ -411,14 +411,19 @@ fn lax_bool(code: Code, value: Json) -> Result<bool> {
         Json::Int(1) => Some(true),
         Json::Float(x) if *x == 0.0 => Some(false),
         Json::Float(x) if *x == 1.0 => Some(true),
-        Json::Str(s) => match s.to_ascii_lowercase().as_str() {
-            "0" | "off" | "f" | "false" | "n" | "no" => Some(false),
-            "1" | "on" | "t" | "true" | "y" | "yes" => Some(true),
-            _ => None,
-        },
+        Json::Str(s) => bool_word(s),
         _ => None,
     };
     found.ok_or_else(|| expected(code, "true or false", &value))
+}
+
+/// A bool that pydantic reads from a string.
+pub(super) fn bool_word(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "0" | "off" | "f" | "false" | "n" | "no" => Some(false),
+        "1" | "on" | "t" | "true" | "y" | "yes" => Some(true),
+        _ => None,
+    }
 }
 
 fn mode(code: Code, value: Json) -> Result<Mode> {

@@ -76,6 +76,11 @@ pub(super) fn parse_int(text: &str) -> Option<i128> {
     after_digit.then_some(if negative { -value } else { value })
 }
 
+/// `str.isspace` of one character: Rust's white space, and the four separators U+001C..U+001F.
+pub(super) fn is_space(c: char) -> bool {
+    c.is_whitespace() || ('\u{1C}'..='\u{1F}').contains(&c)
+}
+
 fn decimal_digit(c: char) -> Option<u32> {
     let code = u32::from(c);
     let zero = ZEROS[..ZEROS.partition_point(|&zero| zero <= code)].last()?;

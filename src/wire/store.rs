@@ -5,8 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use sha2::{Digest as _, Sha256};
-
+use super::digest::line_digest;
 use super::entry::TokenEntry;
 use super::fields::RecordError;
 use crate::archive::Completeness;
@@ -295,7 +294,7 @@ fn read_lines(scope: &str, tokens: &[u8], state: &StoreState, snapshot: &mut Sto
                 continue;
             }
         };
-        let line_digest = Digest32(Sha256::digest(text).into());
+        let line_digest = line_digest(text);
         let call_id = || entry.model_call_id.clone();
         let index = match state.entry_digests.get(&entry.model_call_id) {
             None => IndexedAs::Unlisted,
