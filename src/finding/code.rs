@@ -201,6 +201,8 @@ codes! {
             => "One of the two files is stale. Ingest receipts and rollouts of the same run.";
         UncommittedRecord "uncommitted_record" Warning "A staged record is named by no manifest row: its acknowledgement was lost or is pending."
             => "The record never trains. Its failure or pending call says why.";
+        UnaccountedCall "unaccounted_call" Error "A call was attempted, and the ledger says nothing more of it."
+            => "Its commit or failure was lost from the ledger. Capture the rollout again.";
         CapturePending "capture_pending" Warning "A call was admitted, and never acknowledged or failed."
             => "The worker may still have been writing when the run ended. The rollout is masked; its healthy siblings train.";
         CaptureFailed "capture_failed" Warning "The capture of a call failed."

@@ -1,6 +1,7 @@
 //! Sources to groups: finds capture files, reads them line by line, joins them by scope.
 
 mod detect;
+mod gym_store;
 mod inline;
 mod join;
 mod lines;
@@ -56,7 +57,8 @@ pub fn read(sources: &[PathBuf]) -> Result<Ingested> {
             | SourceForm::Ignored => {}
         }
     }
-    let scopes = staged::scopes(records, receipts, &mut quarantine);
+    let mut scopes = staged::scopes(records, receipts, &mut quarantine);
+    gym_store::scopes(&found, &mut scopes, &mut quarantine)?;
     let (groups, more) = join::groups(rollouts, scopes, &mut quarantine);
     findings.extend(more);
     let quarantine = quarantine.into_sorted();
