@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::finding::{Code, Finding, Severity};
 use crate::report;
 use crate::select::{PolicyName, SelectSettings, Selection, select};
+use crate::validate::{Options, invalid_rollouts, validate};
 
 /// Flags of every command that selects.
 #[derive(Debug, Args)]
@@ -43,8 +44,12 @@ impl SelectingArgs {
             return Err(Error::nothing(format!("{} holds no rollouts", archive.display()))
                 .help("Look at its quarantine.jsonl, and ingest sources that hold some"));
         }
-        let settings =
-            SelectSettings { assume_complete: self.assume_complete, ..SelectSettings::default() };
+        // Nothing is selected from a capture that cannot be proved (rule 89).
+        let validation = validate(&groups, Options::default());
+        let settings = SelectSettings {
+            assume_complete: self.assume_complete,
+            invalid: invalid_rollouts(&validation.findings),
+        };
         let selection = select(&groups, self.policy.policy(), &settings);
         spinner.finish_and_clear();
         Ok(Selected { archive: opened, groups, selection })

@@ -181,9 +181,8 @@ fn check_accounts(
     for &call in uncommitted {
         let id = call.call_id.as_str();
         let message = format!("record of call {id} is named by no manifest row");
-        let mut finding = Finding::new(Code::UncommittedRecord, message)
-            .call(&call.call_id)
-            .at(place(call));
+        let mut finding =
+            Finding::new(Code::UncommittedRecord, message).call(&call.call_id).at(place(call));
         if receipt.attempted_call_ids.is_some() && !open.contains(id) {
             finding.severity = Severity::Error;
             finding.message.push_str(", and is neither pending nor failed");
@@ -205,7 +204,9 @@ fn check_accounts(
 fn check_alone(call: &Call, report: &mut Report<'_, '_>) {
     let Some(view) = StagedView::of(call) else { return };
     match call_digest(&view) {
-        Err(error) => report.call(call, Code::InvalidSnapshot, format!("call {}: {error}", call.call_id)),
+        Err(error) => {
+            report.call(call, Code::InvalidSnapshot, format!("call {}: {error}", call.call_id))
+        }
         Ok(digest) if digest != view.digest => {
             let message = format!("call {}: staged digest mismatch", call.call_id);
             report.call(call, Code::CorruptDigest, message);
