@@ -485,12 +485,20 @@ _forestctl() {
             return 0
             ;;
         forestctl__subcmd__validate)
-            opts="-j -q -v -h -V --format --color --jobs --quiet --verbose --help --version"
+            opts="-j -q -v -h -V --fail-on --cumulative --format --color --jobs --quiet --verbose --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --fail-on)
+                    COMPREPLY=($(compgen -W "error warning" -- "${cur}"))
+                    return 0
+                    ;;
+                --cumulative)
+                    COMPREPLY=($(compgen -W "endpoints all" -- "${cur}"))
+                    return 0
+                    ;;
                 --format)
                     COMPREPLY=($(compgen -W "human json jsonl csv" -- "${cur}"))
                     return 0

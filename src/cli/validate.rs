@@ -55,7 +55,7 @@ impl ValidateArgs {
     /// Runs the command.
     pub fn run(self, ui: &Ui) -> Result<Exit> {
         let archive = Archive::open(&self.archive)?;
-        let mut findings = archive.check_files()?;
+        let mut findings = archive.check_files();
         findings.extend(archive.quarantine()?.iter().map(quarantined));
         let bar = ui.progress("validate", archive.part_count() as u64);
         let options = Options { cumulative: self.cumulative };

@@ -197,8 +197,8 @@ codes! {
             => "A delta on the path was changed, or the chain was rebuilt wrongly. Capture the rollout again.";
         MissingReceipt "missing_receipt" Error "A capture scope has records but no receipt, so nothing says what was lost."
             => "Add the receipts*.jsonl file or the ledger of this scope to the sources.";
-        ReceiptRewardMismatch "receipt_reward_mismatch" Error "Receipt and rollout state different rewards."
-            => "One of the two files is stale. Ingest receipts and rollouts of the same run.";
+        ReceiptRewardMismatch "receipt_reward_mismatch" Warning "Receipt and rollout state different rewards; the rollout's is used."
+            => "One of the two files may be stale. Ingest receipts and rollouts of the same run.";
         UncommittedRecord "uncommitted_record" Warning "A staged record is named by no manifest row: its acknowledgement was lost or is pending."
             => "The record never trains. Its failure or pending call says why.";
         UnaccountedCall "unaccounted_call" Error "A call was attempted, and the ledger says nothing more of it."

@@ -36,7 +36,6 @@ pub fn check(group: &Group, findings: &mut Vec<Finding>) {
     if seen < first.group_size as usize {
         let message =
             format!("group {} has {seen} of {} rollouts", group.group_id, first.group_size);
-        findings
-            .push(Finding::new(Code::InconsistentGroup, message).rollout(&first.rollout_id));
+        findings.push(Finding::new(Code::InconsistentGroup, message).rollout(&first.rollout_id));
     }
 }

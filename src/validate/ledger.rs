@@ -61,13 +61,15 @@ pub fn check(rollout: &Rollout, findings: &mut Vec<Finding>) {
     match rollout.completeness {
         Completeness::Complete => {}
         Completeness::Incomplete => {
-            let message = format!("the store of {} says that calls are missing", rollout.capture_key);
+            let message =
+                format!("the store of {} says that calls are missing", rollout.capture_key);
             report(Code::CaptureIncomplete, None, message);
         }
         // A staged scope without a receipt has its own finding, an error.
         Completeness::Unknown if rollout.source == SourceKind::Staged => {}
         Completeness::Unknown => {
-            let message = format!("nothing tells whether calls of {} were lost", rollout.capture_key);
+            let message =
+                format!("nothing tells whether calls of {} were lost", rollout.capture_key);
             report(Code::CompletenessUnknown, None, message);
         }
     }

@@ -83,7 +83,9 @@ pub fn invalid_rollouts(findings: &[Finding]) -> BTreeMap<RolloutId, Code> {
 fn check_rollout(rollout: &Rollout, options: Options, findings: &mut Vec<Finding>) {
     match rollout.source {
         SourceKind::Staged => staged::check(rollout, options, findings),
-        SourceKind::GymStore | SourceKind::InlineRollouts => store::check(rollout, options, findings),
+        SourceKind::GymStore | SourceKind::InlineRollouts => {
+            store::check(rollout, options, findings)
+        }
     }
     values::check(rollout, findings);
     ledger::check(rollout, findings);

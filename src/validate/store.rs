@@ -12,9 +12,14 @@ use crate::wire::digest::entry_digest;
 pub fn check(rollout: &Rollout, options: Options, findings: &mut Vec<Finding>) {
     let by_id: HashMap<&str, &Call> =
         rollout.calls.iter().map(|c| (c.call_id.as_str(), c)).collect();
-    let parent_of = |call: &Call| call.parent_call_id.as_ref().and_then(|p| by_id.get(p.as_str()).copied());
-    let has_child: HashSet<&str> =
-        rollout.calls.iter().filter_map(|c| c.parent_call_id.as_ref()).map(|p| p.as_str()).collect();
+    let parent_of =
+        |call: &Call| call.parent_call_id.as_ref().and_then(|p| by_id.get(p.as_str()).copied());
+    let has_child: HashSet<&str> = rollout
+        .calls
+        .iter()
+        .filter_map(|c| c.parent_call_id.as_ref())
+        .map(|p| p.as_str())
+        .collect();
     for call in &rollout.calls {
         let mut report = |code, message: String, field: &str| {
             findings.push(
@@ -34,10 +39,13 @@ pub fn check(rollout: &Rollout, options: Options, findings: &mut Vec<Finding>) {
                 // cum_len grows along every accepted link, so a cycle cannot pass this check.
                 let start = parent.map_or(0, |p| p.cum_len);
                 let end = call.prev_len.checked_add(call.token_ids.len() as u64);
-                if start != call.prev_len || end != Some(call.cum_len) || call.token_ids.is_empty() {
+                if start != call.prev_len || end != Some(call.cum_len) || call.token_ids.is_empty()
+                {
                     let message = format!(
                         "call {id} spans tokens {}..{} with {} of its own, its parent ends at {start}",
-                        call.prev_len, call.cum_len, call.token_ids.len()
+                        call.prev_len,
+                        call.cum_len,
+                        call.token_ids.len()
                     );
                     report(Code::ParentLengthMismatch, message, "prompt_token_ids");
                     continue;
@@ -60,7 +68,8 @@ pub fn check(rollout: &Rollout, options: Options, findings: &mut Vec<Finding>) {
             let tokens: Vec<u32> =
                 path.iter().rev().flat_map(|c| c.token_ids.iter().copied()).collect();
             if entry_digest(&tokens) != recorded {
-                let message = format!("the tokens up to call {id} do not give the digest {recorded}");
+                let message =
+                    format!("the tokens up to call {id} do not give the digest {recorded}");
                 report(Code::EntryDigestMismatch, message, "digest");
             }
         }

@@ -3,5 +3,6 @@
 mod archive;
 mod generated;
 mod ingest;
+mod validate;
 mod wire_staged;
 mod wire_store;
