@@ -123,6 +123,17 @@ fn what_a_writer_left_behind_is_read() {
 }
 
 #[test]
+fn one_directory_of_three_scopes() {
+    let dir = gym("store/directory_three_rollouts/before");
+    for scope in ["7-0", "7-1", "7-2"] {
+        let snapshot = read(&dir, scope);
+        assert_eq!(snapshot.faults, [], "{scope}");
+        assert!(!snapshot.entries.is_empty(), "{scope}");
+        assert!(snapshot.entries.iter().all(|line| line.index == IndexedAs::Same), "{scope}");
+    }
+}
+
+#[test]
 fn rollout_id_rules() {
     let expected = value(&gym("store/rollout_id_rules/expected.json"));
     let steps = expected["steps"].as_array().unwrap();
