@@ -15,11 +15,11 @@ _forestctl() {
 
     local context curcontext="$curcontext" state line
     _arguments "${_arguments_options[@]}" : \
-'--format=[How results are printed on stdout]:FORMAT:((human\:"For reading; not stable"
+'--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
 json\:"One versioned JSON document"
 jsonl\:"One JSON object per item and line"
 csv\:"A table with a header line"))' \
-'--color=[When to colour; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+'--color=[When to colour\: auto, always, or never; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
 always\:"Always"
 never\:"Never"))' \
 '-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
@@ -28,8 +28,8 @@ never\:"Never"))' \
 '(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
 '*-v[Log what is being done; twice for details]' \
 '*--verbose[Log what is being done; twice for details]' \
-'-h[Print help (see more with '\''--help'\'')]' \
-'--help[Print help (see more with '\''--help'\'')]' \
+'-h[Print help]' \
+'--help[Print help]' \
 '-V[Print version]' \
 '--version[Print version]' \
 ":: :_forestctl_commands" \
@@ -45,11 +45,11 @@ never\:"Never"))' \
 _arguments "${_arguments_options[@]}" : \
 '-o+[The archive to write]:ARCHIVE:_files' \
 '--output=[The archive to write]:ARCHIVE:_files' \
-'--format=[How results are printed on stdout]:FORMAT:((human\:"For reading; not stable"
+'--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
 json\:"One versioned JSON document"
 jsonl\:"One JSON object per item and line"
 csv\:"A table with a header line"))' \
-'--color=[When to colour; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+'--color=[When to colour\: auto, always, or never; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
 always\:"Always"
 never\:"Never"))' \
 '-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
@@ -59,8 +59,8 @@ never\:"Never"))' \
 '(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
 '*-v[Log what is being done; twice for details]' \
 '*--verbose[Log what is being done; twice for details]' \
-'-h[Print help (see more with '\''--help'\'')]' \
-'--help[Print help (see more with '\''--help'\'')]' \
+'-h[Print help]' \
+'--help[Print help]' \
 '-V[Print version]' \
 '--version[Print version]' \
 '*::sources -- Files or folders of captures\: staged records with receipts, a Gym file store, Gym rollouts:_files' \
@@ -68,11 +68,11 @@ never\:"Never"))' \
 ;;
 (validate)
 _arguments "${_arguments_options[@]}" : \
-'--format=[How results are printed on stdout]:FORMAT:((human\:"For reading; not stable"
+'--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
 json\:"One versioned JSON document"
 jsonl\:"One JSON object per item and line"
 csv\:"A table with a header line"))' \
-'--color=[When to colour; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+'--color=[When to colour\: auto, always, or never; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
 always\:"Always"
 never\:"Never"))' \
 '-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
@@ -81,8 +81,8 @@ never\:"Never"))' \
 '(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
 '*-v[Log what is being done; twice for details]' \
 '*--verbose[Log what is being done; twice for details]' \
-'-h[Print help (see more with '\''--help'\'')]' \
-'--help[Print help (see more with '\''--help'\'')]' \
+'-h[Print help]' \
+'--help[Print help]' \
 '-V[Print version]' \
 '--version[Print version]' \
 ':archive -- The archive:_files' \
@@ -90,11 +90,11 @@ never\:"Never"))' \
 ;;
 (select)
 _arguments "${_arguments_options[@]}" : \
-'--format=[How results are printed on stdout]:FORMAT:((human\:"For reading; not stable"
+'--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
 json\:"One versioned JSON document"
 jsonl\:"One JSON object per item and line"
 csv\:"A table with a header line"))' \
-'--color=[When to colour; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+'--color=[When to colour\: auto, always, or never; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
 always\:"Always"
 never\:"Never"))' \
 '-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
@@ -103,8 +103,8 @@ never\:"Never"))' \
 '(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
 '*-v[Log what is being done; twice for details]' \
 '*--verbose[Log what is being done; twice for details]' \
-'-h[Print help (see more with '\''--help'\'')]' \
-'--help[Print help (see more with '\''--help'\'')]' \
+'-h[Print help]' \
+'--help[Print help]' \
 '-V[Print version]' \
 '--version[Print version]' \
 ':archive -- The archive:_files' \
@@ -114,11 +114,11 @@ never\:"Never"))' \
 _arguments "${_arguments_options[@]}" : \
 '-o+[The rows directory to write]:ROWS:_files' \
 '--output=[The rows directory to write]:ROWS:_files' \
-'--format=[How results are printed on stdout]:FORMAT:((human\:"For reading; not stable"
+'--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
 json\:"One versioned JSON document"
 jsonl\:"One JSON object per item and line"
 csv\:"A table with a header line"))' \
-'--color=[When to colour; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+'--color=[When to colour\: auto, always, or never; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
 always\:"Always"
 never\:"Never"))' \
 '-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
@@ -128,8 +128,8 @@ never\:"Never"))' \
 '(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
 '*-v[Log what is being done; twice for details]' \
 '*--verbose[Log what is being done; twice for details]' \
-'-h[Print help (see more with '\''--help'\'')]' \
-'--help[Print help (see more with '\''--help'\'')]' \
+'-h[Print help]' \
+'--help[Print help]' \
 '-V[Print version]' \
 '--version[Print version]' \
 ':archive -- The archive:_files' \
@@ -140,11 +140,11 @@ _arguments "${_arguments_options[@]}" : \
 '--model=[Hugging Face model directory\: config.json and safetensors]:DIR:_files' \
 '-o+[The checkpoint directory to write]:CKPT:_files' \
 '--output=[The checkpoint directory to write]:CKPT:_files' \
-'--format=[How results are printed on stdout]:FORMAT:((human\:"For reading; not stable"
+'--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
 json\:"One versioned JSON document"
 jsonl\:"One JSON object per item and line"
 csv\:"A table with a header line"))' \
-'--color=[When to colour; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+'--color=[When to colour\: auto, always, or never; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
 always\:"Always"
 never\:"Never"))' \
 '-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
@@ -154,8 +154,8 @@ never\:"Never"))' \
 '(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
 '*-v[Log what is being done; twice for details]' \
 '*--verbose[Log what is being done; twice for details]' \
-'-h[Print help (see more with '\''--help'\'')]' \
-'--help[Print help (see more with '\''--help'\'')]' \
+'-h[Print help]' \
+'--help[Print help]' \
 '-V[Print version]' \
 '--version[Print version]' \
 ':rows -- The rows directory:_files' \
@@ -163,11 +163,11 @@ never\:"Never"))' \
 ;;
 (completions)
 _arguments "${_arguments_options[@]}" : \
-'--format=[How results are printed on stdout]:FORMAT:((human\:"For reading; not stable"
+'--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
 json\:"One versioned JSON document"
 jsonl\:"One JSON object per item and line"
 csv\:"A table with a header line"))' \
-'--color=[When to colour; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+'--color=[When to colour\: auto, always, or never; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
 always\:"Always"
 never\:"Never"))' \
 '-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
@@ -176,8 +176,8 @@ never\:"Never"))' \
 '(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
 '*-v[Log what is being done; twice for details]' \
 '*--verbose[Log what is being done; twice for details]' \
-'-h[Print help (see more with '\''--help'\'')]' \
-'--help[Print help (see more with '\''--help'\'')]' \
+'-h[Print help]' \
+'--help[Print help]' \
 '-V[Print version]' \
 '--version[Print version]' \
 ':shell -- Shell to complete for:(bash elvish fish powershell zsh)' \
@@ -185,11 +185,11 @@ never\:"Never"))' \
 ;;
 (man)
 _arguments "${_arguments_options[@]}" : \
-'--format=[How results are printed on stdout]:FORMAT:((human\:"For reading; not stable"
+'--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
 json\:"One versioned JSON document"
 jsonl\:"One JSON object per item and line"
 csv\:"A table with a header line"))' \
-'--color=[When to colour; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+'--color=[When to colour\: auto, always, or never; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
 always\:"Always"
 never\:"Never"))' \
 '-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
@@ -198,8 +198,8 @@ never\:"Never"))' \
 '(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
 '*-v[Log what is being done; twice for details]' \
 '*--verbose[Log what is being done; twice for details]' \
-'-h[Print help (see more with '\''--help'\'')]' \
-'--help[Print help (see more with '\''--help'\'')]' \
+'-h[Print help]' \
+'--help[Print help]' \
 '-V[Print version]' \
 '--version[Print version]' \
 '::page -- Command to print the page of; without it, the page of forestctl itself:_default' \
@@ -207,11 +207,11 @@ never\:"Never"))' \
 ;;
 (generated)
 _arguments "${_arguments_options[@]}" : \
-'--format=[How results are printed on stdout]:FORMAT:((human\:"For reading; not stable"
+'--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
 json\:"One versioned JSON document"
 jsonl\:"One JSON object per item and line"
 csv\:"A table with a header line"))' \
-'--color=[When to colour; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+'--color=[When to colour\: auto, always, or never; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
 always\:"Always"
 never\:"Never"))' \
 '-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
@@ -220,8 +220,8 @@ never\:"Never"))' \
 '(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
 '*-v[Log what is being done; twice for details]' \
 '*--verbose[Log what is being done; twice for details]' \
-'-h[Print help (see more with '\''--help'\'')]' \
-'--help[Print help (see more with '\''--help'\'')]' \
+'-h[Print help]' \
+'--help[Print help]' \
 '-V[Print version]' \
 '--version[Print version]' \
 '::root -- Repository root:_files' \
