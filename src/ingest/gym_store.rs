@@ -51,11 +51,16 @@ pub(super) fn scopes(
         found.iter().filter(|f| matches!(f.form, SourceForm::Store | SourceForm::StoreSibling));
     for file in parts {
         let name = stem(&file.path);
-        let (id, at) = SUFFIXES
+        let known = SUFFIXES
             .iter()
             .enumerate()
-            .find_map(|(at, suffix)| Some((name.strip_suffix(suffix)?.to_owned(), at)))
-            .unwrap_or((name, 0));
+            .find_map(|(at, suffix)| Some((name.strip_suffix(suffix)?.to_owned(), at)));
+        let (id, at) = match known {
+            Some(known) => known,
+            None if file.form == SourceForm::Store => (name, 0),
+            // The lock, which says nothing.
+            None => continue,
+        };
         let folder = file.path.parent().unwrap_or(Path::new("")).to_owned();
         stores.entry((folder, id)).or_default()[at] = Some(file);
     }

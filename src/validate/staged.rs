@@ -1,6 +1,6 @@
 //! Staged captures: the receipt, its manifest, and every record, committed or not.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet};
 
 use super::values::place;
 use super::{Cumulative, Options};
@@ -13,8 +13,8 @@ use crate::wire::{CallRecord, Manifest, Receipt, StagedView};
 
 /// Findings on one staged scope.
 ///
-/// The checks are those of the published verifier, made for every call instead of the scored
-/// chain. Line order means nothing in files, so `snapshot_order_mismatch` cannot arise. A call
+/// The checks are those of the published verifier, in its order, made for every call instead of
+/// the scored chain. Line order means nothing in files, so `snapshot_order_mismatch` cannot arise. A call
 /// gets its first error only, and what follows from a wrong ancestor is not repeated below it.
 pub fn check(rollout: &Rollout, options: Options, findings: &mut Vec<Finding>) {
     let mut report = Report { rollout, findings };
@@ -29,12 +29,13 @@ pub fn check(rollout: &Rollout, options: Options, findings: &mut Vec<Finding>) {
         Err(error) => return report.scope(error.code, error.message),
     };
     let manifest = Manifest::new(&receipt.manifest);
-    check_receipt(&receipt, &manifest, &mut report);
+    check_manifest(&receipt, &manifest, &mut report);
     let (records, uncommitted) = match_records(&receipt, &manifest, &mut report);
+    let sound = check_records(&receipt, &manifest, &records, &mut report);
+    check_score(&receipt, &manifest, &mut report);
+    check_paths(&receipt, &manifest, &records, sound, options, &mut report);
     check_accounts(&receipt, &manifest, &uncommitted, &mut report);
     uncommitted.iter().for_each(|call| check_alone(call, &mut report));
-    let sound = check_records(&receipt, &manifest, &records, &mut report);
-    check_paths(&receipt, &manifest, &records, sound, options, &mut report);
 }
 
 struct Report<'a, 'f> {
@@ -91,25 +92,9 @@ fn field_of(code: Code) -> Option<&'static str> {
     })
 }
 
-fn check_receipt(receipt: &Receipt, manifest: &Manifest<'_>, report: &mut Report<'_, '_>) {
-    let trusted = receipt.failure_reason.is_none() && !receipt.capture_poisoned;
-    if trusted && receipt.manifest.is_empty() {
+fn check_manifest(receipt: &Receipt, manifest: &Manifest<'_>, report: &mut Report<'_, '_>) {
+    if is_trusted(receipt) && receipt.manifest.is_empty() {
         report.scope(Code::EmptyManifest, "a receipt that claims success commits to no call");
-    } else if trusted {
-        match receipt.terminal_model_call_id.as_deref() {
-            None => report.scope(Code::MissingTerminal, "the receipt names no scored call"),
-            Some(id) if manifest.position(id).is_none() => {
-                let message = format!("scored call {id} is not in the manifest");
-                report.scope(Code::MissingTerminal, message);
-            }
-            Some(_) => {}
-        }
-    }
-    if let (Some(receipt), Some(rollout)) = (receipt.reward, report.rollout.reward) {
-        if receipt != rollout {
-            let message = format!("the receipt states reward {receipt}, the rollout {rollout}");
-            report.scope(Code::ReceiptRewardMismatch, message);
-        }
     }
     for (i, error) in manifest.duplicates() {
         let row = &receipt.manifest[i];
@@ -118,6 +103,30 @@ fn check_receipt(receipt: &Receipt, manifest: &Manifest<'_>, report: &mut Report
             _ => format!("call {} has two manifest rows", row.model_call_id),
         };
         report.row(row, error.code, message);
+    }
+}
+
+/// A failed or poisoned receipt need not name a scored call.
+fn is_trusted(receipt: &Receipt) -> bool {
+    receipt.failure_reason.is_none() && !receipt.capture_poisoned
+}
+
+fn check_score(receipt: &Receipt, manifest: &Manifest<'_>, report: &mut Report<'_, '_>) {
+    match receipt.terminal_model_call_id.as_deref() {
+        None if is_trusted(receipt) && !receipt.manifest.is_empty() => {
+            report.scope(Code::MissingTerminal, "the receipt names no scored call");
+        }
+        Some(id) if manifest.position(id).is_none() => {
+            let message = format!("scored call {id} is not in the manifest");
+            report.scope(Code::MissingTerminal, message);
+        }
+        _ => {}
+    }
+    if let (Some(receipt), Some(rollout)) = (receipt.reward, report.rollout.reward)
+        && receipt != rollout
+    {
+        let message = format!("the receipt states reward {receipt}, the rollout {rollout}");
+        report.scope(Code::ReceiptRewardMismatch, message);
     }
 }
 

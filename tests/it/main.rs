@@ -6,5 +6,6 @@ mod generated;
 mod ingest;
 mod rows;
 mod select;
+mod validate;
 mod wire_staged;
 mod wire_store;

@@ -251,6 +251,44 @@ proptest! {
         }
     }
 
+    /// Cycles, self-parents, duplicates, deltas on nothing: whatever links say, building ends.
+    #[test]
+    fn no_set_of_links_panics_or_loops(
+        calls in prop::collection::vec(
+            (0_usize..6, prop::option::of(0_usize..6), any::<bool>(), 0_usize..3,
+             prop::collection::vec(0_u64..2, 0..4), prop::collection::vec(0_u64..2, 0..3)),
+            0..12),
+        terminal in prop::option::of(0_usize..7),
+    ) {
+        let name = |n: usize| format!("c{n}");
+        let entry = |(id, parent, delta, decision, prompt, generation): &(
+            usize, Option<usize>, bool, usize, Vec<u64>, Vec<u64>,
+        )| TokenEntry {
+            model_call_id: name(*id),
+            parent_call_id: parent.map(name),
+            prompt_is_delta: *delta,
+            parent_resolution: [None, Some(ParentResolution::Resolved), Some(ParentResolution::Root)]
+                [*decision],
+            prompt_token_ids: prompt.clone(),
+            generation_token_ids: generation.clone(),
+            generation_log_probs: vec![-1.0; generation.len()],
+            ..TokenEntry::default()
+        };
+        let entries: Vec<TokenEntry> = calls.iter().map(entry).collect();
+        let terminal = terminal.map(name);
+        let build = prefix_merging(&entries, terminal.as_deref());
+        prop_assert!(build.generated_tokens_delivered <= build.generated_tokens_captured);
+        prop_assert_eq!(build.chains.is_empty(), build.main().is_none());
+        let consumed = consume("r", &entries, false, None, terminal.as_deref(), None);
+        prop_assert!(consumed.mask_sample || consumed.rebuilt_response.is_some());
+        for call in resolve_parents(&entries) {
+            if let (Some(parent), Some(sequence)) = (call.parent, &call.sequence) {
+                prop_assert!(parent != call.entry && call.prev_len <= sequence.prompt.len());
+                prop_assert!(call.prev_len > 0);
+            }
+        }
+    }
+
     #[test]
     fn a_changed_parent_token_breaks_its_links(
         parents in prop::collection::vec(prop::option::of(0_usize..20), 2..10),

@@ -13,6 +13,7 @@ use forestctl::wire::{
     CallRecord, RolloutManifest, StoreFiles, StoreSnapshot, TokenEntry, assistant_fingerprint,
     conversation_digest, output_items, read_store,
 };
+use proptest::prelude::*;
 use serde_json::Value;
 
 use super::{cases, exact, gym, to_json, value};
@@ -123,6 +124,17 @@ fn what_a_writer_left_behind_is_read() {
 }
 
 #[test]
+fn one_directory_of_three_scopes() {
+    let dir = gym("store/directory_three_rollouts/before");
+    for scope in ["7-0", "7-1", "7-2"] {
+        let snapshot = read(&dir, scope);
+        assert_eq!(snapshot.faults, [], "{scope}");
+        assert!(!snapshot.entries.is_empty(), "{scope}");
+        assert!(snapshot.entries.iter().all(|line| line.index == IndexedAs::Same), "{scope}");
+    }
+}
+
+#[test]
 fn rollout_id_rules() {
     let expected = value(&gym("store/rollout_id_rules/expected.json"));
     let steps = expected["steps"].as_array().unwrap();
@@ -187,6 +199,26 @@ fn completeness_needs_every_sibling() {
     let dangling = read_store("0-0", StoreFiles { intents: Some(&more), ..full });
     assert_eq!(dangling.dangling_intents, ["call-9"]);
     assert_eq!(dangling.completeness(), Completeness::Incomplete);
+}
+
+#[test]
+fn a_renamed_call_is_a_changed_line_and_a_lost_call() {
+    let dir = gym("store/complete/before");
+    let file = |kind: &str| std::fs::read(dir.join(format!("0-0.tokens.{kind}"))).unwrap();
+    let tokens = String::from_utf8(file("jsonl")).unwrap();
+    let (intents, state) = (file("intents"), file("state.json"));
+    let renamed = tokens.replace("\"model_call_id\":\"call-3\"", "\"model_call_id\":\"call-9\"");
+    assert_ne!(renamed, tokens);
+    let files = StoreFiles {
+        tokens: Some(renamed.as_bytes()),
+        intents: Some(&intents),
+        marker: None,
+        state: Some(&state),
+    };
+    let snapshot = read_store("0-0", files);
+    assert!(matches!(snapshot.faults[..], [StoreFault::ChangedLine { line: 3, .. }]));
+    assert_eq!(snapshot.lost_calls, ["call-3"]);
+    assert_eq!(snapshot.completeness(), Completeness::Incomplete);
 }
 
 #[test]
@@ -423,4 +455,44 @@ fn entries_hold_what_was_served() {
         }
     }
     assert!(answers > 20 && contexts > 12, "{answers} answers, {contexts} contexts");
+}
+
+proptest! {
+    /// Every byte under the index is covered by a line digest, or breaks its line.
+    #[test]
+    fn one_changed_byte_is_always_reported(at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        let dir = gym("store/complete/before");
+        let mut tokens = std::fs::read(dir.join("0-0.tokens.jsonl")).unwrap();
+        let state = std::fs::read(dir.join("0-0.tokens.state.json")).unwrap();
+        let at = at.index(tokens.len());
+        prop_assume!(tokens[at] != byte);
+        tokens[at] = byte;
+        let files =
+            StoreFiles { tokens: Some(&tokens), state: Some(&state), ..StoreFiles::default() };
+        let snapshot = read_store("0-0", files);
+        prop_assert!(!snapshot.faults.is_empty(), "byte {at}");
+        let entries: Vec<TokenEntry> = snapshot.entries.into_iter().map(|l| l.entry).collect();
+        prop_assert!(resolve_parents(&entries).len() <= entries.len());
+    }
+
+    #[test]
+    fn a_cut_store_reads_as_a_torn_tail_or_a_fault(cut in any::<prop::sample::Index>()) {
+        let dir = gym("store/complete/before");
+        let tokens = std::fs::read(dir.join("0-0.tokens.jsonl")).unwrap();
+        let cut = cut.index(tokens.len());
+        let ends: Vec<usize> = tokens
+            .iter()
+            .enumerate()
+            .filter(|(_, byte)| **byte == b'\n')
+            .map(|(at, _)| at)
+            .collect();
+        let whole = ends.iter().filter(|&&end| end <= cut).count();
+        let at_line_end = cut == 0 || ends.iter().any(|&end| cut == end || cut == end + 1);
+        let files = StoreFiles { tokens: Some(&tokens[..cut]), ..StoreFiles::default() };
+        let snapshot = read_store("0-0", files);
+        prop_assert_eq!(snapshot.entries.len(), whole);
+        let torn = matches!(snapshot.faults[..], [StoreFault::TornTail { .. }]);
+        prop_assert_eq!(torn, !at_line_end);
+        prop_assert_eq!(snapshot.faults.len(), usize::from(torn));
+    }
 }
