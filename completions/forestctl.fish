@@ -59,6 +59,10 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand ingest" -s q -l quie
 complete -c forestctl -n "__fish_forestctl_using_subcommand ingest" -s v -l verbose -d 'Log what is being done; twice for details'
 complete -c forestctl -n "__fish_forestctl_using_subcommand ingest" -s h -l help -d 'Print help'
 complete -c forestctl -n "__fish_forestctl_using_subcommand ingest" -s V -l version -d 'Print version'
+complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -l fail-on -d 'Least severity of a finding that makes the exit code 1' -r -f -a "error\t'Wrong evidence only'
+warning\t'Whatever masks, too'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -l cumulative -d 'Calls whose cumulative hash is computed again; all is quadratic in the length of a chain' -r -f -a "endpoints\t'Scored calls and calls without a child'
+all\t'Every call'"
 complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -l format -d 'How results are printed on stdout: human, json, jsonl, or csv' -r -f -a "human\t'For reading; not stable'
 json\t'One versioned JSON document'
 jsonl\t'One JSON object per item and line'
@@ -69,8 +73,10 @@ never\t'Never'"
 complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -s j -l jobs -d 'Worker threads; 0 means one per core. Results are the same bytes for any number' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -s q -l quiet -d 'Say only what is asked for; exit codes stay'
 complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -s v -l verbose -d 'Log what is being done; twice for details'
-complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -s h -l help -d 'Print help'
+complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -s V -l version -d 'Print version'
+complete -c forestctl -n "__fish_forestctl_using_subcommand select" -l policy -d 'Which captured calls train' -r -f -a "returned_history\t'Calls whose generations the returned history holds'
+all_captured\t'Every recorded call, abandoned retries and branches included'"
 complete -c forestctl -n "__fish_forestctl_using_subcommand select" -l format -d 'How results are printed on stdout: human, json, jsonl, or csv' -r -f -a "human\t'For reading; not stable'
 json\t'One versioned JSON document'
 jsonl\t'One JSON object per item and line'
@@ -79,11 +85,22 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand select" -l color -d 
 always\t'Always'
 never\t'Never'"
 complete -c forestctl -n "__fish_forestctl_using_subcommand select" -s j -l jobs -d 'Worker threads; 0 means one per core. Results are the same bytes for any number' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand select" -l assume-complete -d 'Take sources that cannot tell whether calls were lost as complete'
 complete -c forestctl -n "__fish_forestctl_using_subcommand select" -s q -l quiet -d 'Say only what is asked for; exit codes stay'
 complete -c forestctl -n "__fish_forestctl_using_subcommand select" -s v -l verbose -d 'Log what is being done; twice for details'
-complete -c forestctl -n "__fish_forestctl_using_subcommand select" -s h -l help -d 'Print help'
+complete -c forestctl -n "__fish_forestctl_using_subcommand select" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c forestctl -n "__fish_forestctl_using_subcommand select" -s V -l version -d 'Print version'
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -s o -l output -d 'The rows directory to write' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l policy -d 'Which captured calls train' -r -f -a "returned_history\t'Calls whose generations the returned history holds'
+all_captured\t'Every recorded call, abandoned retries and branches included'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l data-parallel -d 'Ranks that share the rows of a group' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l train-micro-batch -d 'Rows of a training microbatch' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l logprob-micro-batch -d 'Rows of a log-probability microbatch' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l advantage-clip-low -d 'Least advantage of an owner that trains' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l advantage-clip-high -d 'Greatest advantage of an owner that trains' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l masked-reward-policy -d 'Whose rewards enter the baseline' -r -f -a "exclude\t'Only owners that train'
+include\t'Also owners that a learner filter masks (overlong, sequence error)'
+include_all\t'Every slot of the group'"
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l format -d 'How results are printed on stdout: human, json, jsonl, or csv' -r -f -a "human\t'For reading; not stable'
 json\t'One versioned JSON document'
 jsonl\t'One JSON object per item and line'
@@ -93,9 +110,15 @@ always\t'Always'
 never\t'Never'"
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -s j -l jobs -d 'Worker threads; 0 means one per core. Results are the same bytes for any number' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l force -d 'Replace existing rows'
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l assume-complete -d 'Take sources that cannot tell whether calls were lost as complete'
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l mask-errors -d 'Write rows although evidence is wrong; the rollouts concerned are masked'
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l sequence-packing -d 'Rows will be packed into bins: only the ranks must divide their number'
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l no-leave-one-out -d 'Keep the owner\'s own reward in its baseline'
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l no-normalize -d 'Do not divide by the standard deviation of the rewards'
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l overlong-filtering -d 'Mask rollouts of which a selected generation stopped at a length limit'
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -s q -l quiet -d 'Say only what is asked for; exit codes stay'
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -s v -l verbose -d 'Log what is being done; twice for details'
-complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -s h -l help -d 'Print help'
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -s V -l version -d 'Print version'
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l model -d 'Hugging Face model directory: config.json and safetensors' -r -F
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -s o -l output -d 'The checkpoint directory to write' -r -F

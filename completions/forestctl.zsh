@@ -68,6 +68,10 @@ never\:"Never"))' \
 ;;
 (validate)
 _arguments "${_arguments_options[@]}" : \
+'--fail-on=[Least severity of a finding that makes the exit code 1]:SEVERITY:((error\:"Wrong evidence only"
+warning\:"Whatever masks, too"))' \
+'--cumulative=[Calls whose cumulative hash is computed again; all is quadratic in the length of a chain]:CALLS:((endpoints\:"Scored calls and calls without a child"
+all\:"Every call"))' \
 '--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
 json\:"One versioned JSON document"
 jsonl\:"One JSON object per item and line"
@@ -81,8 +85,8 @@ never\:"Never"))' \
 '(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
 '*-v[Log what is being done; twice for details]' \
 '*--verbose[Log what is being done; twice for details]' \
-'-h[Print help]' \
-'--help[Print help]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
 '-V[Print version]' \
 '--version[Print version]' \
 ':archive -- The archive:_files' \
@@ -90,6 +94,8 @@ never\:"Never"))' \
 ;;
 (select)
 _arguments "${_arguments_options[@]}" : \
+'--policy=[Which captured calls train]:POLICY:((returned_history\:"Calls whose generations the returned history holds"
+all_captured\:"Every recorded call, abandoned retries and branches included"))' \
 '--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
 json\:"One versioned JSON document"
 jsonl\:"One JSON object per item and line"
@@ -99,12 +105,13 @@ always\:"Always"
 never\:"Never"))' \
 '-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
 '--jobs=[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--assume-complete[Take sources that cannot tell whether calls were lost as complete]' \
 '(-v --verbose)-q[Say only what is asked for; exit codes stay]' \
 '(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
 '*-v[Log what is being done; twice for details]' \
 '*--verbose[Log what is being done; twice for details]' \
-'-h[Print help]' \
-'--help[Print help]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
 '-V[Print version]' \
 '--version[Print version]' \
 ':archive -- The archive:_files' \
@@ -114,6 +121,16 @@ never\:"Never"))' \
 _arguments "${_arguments_options[@]}" : \
 '-o+[The rows directory to write]:ROWS:_files' \
 '--output=[The rows directory to write]:ROWS:_files' \
+'--policy=[Which captured calls train]:POLICY:((returned_history\:"Calls whose generations the returned history holds"
+all_captured\:"Every recorded call, abandoned retries and branches included"))' \
+'--data-parallel=[Ranks that share the rows of a group]:N:_default' \
+'--train-micro-batch=[Rows of a training microbatch]:N:_default' \
+'--logprob-micro-batch=[Rows of a log-probability microbatch]:N:_default' \
+'--advantage-clip-low=[Least advantage of an owner that trains]:A:_default' \
+'--advantage-clip-high=[Greatest advantage of an owner that trains]:A:_default' \
+'--masked-reward-policy=[Whose rewards enter the baseline]:POLICY:((exclude\:"Only owners that train"
+include\:"Also owners that a learner filter masks (overlong, sequence error)"
+include_all\:"Every slot of the group"))' \
 '--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
 json\:"One versioned JSON document"
 jsonl\:"One JSON object per item and line"
@@ -124,12 +141,18 @@ never\:"Never"))' \
 '-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
 '--jobs=[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
 '--force[Replace existing rows]' \
+'--assume-complete[Take sources that cannot tell whether calls were lost as complete]' \
+'--mask-errors[Write rows although evidence is wrong; the rollouts concerned are masked]' \
+'--sequence-packing[Rows will be packed into bins\: only the ranks must divide their number]' \
+'--no-leave-one-out[Keep the owner'\''s own reward in its baseline]' \
+'--no-normalize[Do not divide by the standard deviation of the rewards]' \
+'--overlong-filtering[Mask rollouts of which a selected generation stopped at a length limit]' \
 '(-v --verbose)-q[Say only what is asked for; exit codes stay]' \
 '(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
 '*-v[Log what is being done; twice for details]' \
 '*--verbose[Log what is being done; twice for details]' \
-'-h[Print help]' \
-'--help[Print help]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
 '-V[Print version]' \
 '--version[Print version]' \
 ':archive -- The archive:_files' \

@@ -197,10 +197,12 @@ codes! {
             => "A delta on the path was changed, or the chain was rebuilt wrongly. Capture the rollout again.";
         MissingReceipt "missing_receipt" Error "A capture scope has records but no receipt, so nothing says what was lost."
             => "Add the receipts*.jsonl file or the ledger of this scope to the sources.";
-        ReceiptRewardMismatch "receipt_reward_mismatch" Error "Receipt and rollout state different rewards."
-            => "One of the two files is stale. Ingest receipts and rollouts of the same run.";
+        ReceiptRewardMismatch "receipt_reward_mismatch" Warning "Receipt and rollout state different rewards; the rollout's is used."
+            => "One of the two files may be stale. Ingest receipts and rollouts of the same run.";
         UncommittedRecord "uncommitted_record" Warning "A staged record is named by no manifest row: its acknowledgement was lost or is pending."
             => "The record never trains. Its failure or pending call says why.";
+        UnaccountedCall "unaccounted_call" Error "A call was attempted, and the ledger says nothing more of it."
+            => "Its commit or failure was lost from the ledger. Capture the rollout again.";
         CapturePending "capture_pending" Warning "A call was admitted, and never acknowledged or failed."
             => "The worker may still have been writing when the run ended. The rollout is masked; its healthy siblings train.";
         CaptureFailed "capture_failed" Warning "The capture of a call failed."
@@ -263,6 +265,8 @@ codes! {
             => "The envelope is nrlre1:<dtype>:<tokens>x<layers>x<topk>:<base64>.";
         Overlong "overlong" Warning "A selected generation stopped at a length limit and overlong filtering is on."
             => "The rollout's rows carry no loss. Raise the limit, or turn filtering off.";
+        SeqLogprobError "seq_logprob_error" Warning "The pooled sequence error of the rollout is above its threshold."
+            => "The rollout's rows carry no loss. Training and sampling disagree on its tokens; look at the error metrics.";
         EnvironmentMasked "environment_masked" Warning "The environment asked to mask this rollout (mask_sample)."
             => "Nothing to do: the environment judged its own sample invalid.";
     }

@@ -71,6 +71,58 @@ impl Row {
     pub fn loss_tokens(&self) -> usize {
         self.loss_mask.iter().filter(|&&m| m == 1).count()
     }
+
+    /// A copy of which nothing trains, for rows whose owner has no input of its own.
+    pub fn borrowed(&self) -> Row {
+        let mut row = Row {
+            segment: 0,
+            uses_borrowed_input: true,
+            advantage: 0.0,
+            sample_mask: 0.0,
+            truncated: false,
+            mask_reason: None,
+            ..self.clone()
+        };
+        row.loss_mask.fill(0);
+        row.spans.iter_mut().for_each(|span| span.owned = false);
+        row
+    }
+
+    /// What is wrong with the row by itself: columns of different lengths, spans that do not tile
+    /// the row, loss outside owned generations, an owner that is half there.
+    pub fn inconsistency(&self) -> Option<&'static str> {
+        let length = self.input_ids.len();
+        if self.loss_mask.len() != length || self.generation_logprobs.len() != length {
+            return Some("its columns differ in length");
+        }
+        let mut start = 0;
+        let mut owned = vec![0; length];
+        for span in &self.spans {
+            let (gen_start, end) = (span.gen_start as usize, span.end as usize);
+            if span.start as usize != start || gen_start < start || end < gen_start || end > length
+            {
+                return Some("its spans do not follow one another");
+            }
+            owned[gen_start..end].fill(u8::from(span.owned));
+            start = end;
+        }
+        if start != length {
+            return Some("its spans do not cover it");
+        }
+        if owned != self.loss_mask {
+            return Some("its loss mask is not its owned generations");
+        }
+        if self.is_execution_padding != self.rollout_id.is_none()
+            || self.is_execution_padding != self.slot.is_none()
+        {
+            return Some("execution padding has no owner, and every other row has one");
+        }
+        let routes = self.routes.as_ref().is_some_and(|routes| {
+            let per_token = u64::from(routes.layers) * u64::from(routes.topk);
+            per_token.checked_mul(length as u64) != Some(routes.experts.len() as u64)
+        });
+        routes.then_some("its routes do not have one entry per token, layer and expert")
+    }
 }
 
 /// Expert routes of one row, row-major `[tokens][layers][topk]`, -1 where unknown.

@@ -4,11 +4,12 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::fields::RecordError;
-use super::json::{Dialect, Json};
+use super::json::Json;
+use super::lax::{Flag, Float, Int, Items, Logprobs, Maybe, Raw, Resolution, Text, Tokens};
 use crate::finding::Code;
 use crate::id::Digest32;
 
@@ -119,16 +120,12 @@ impl Draft {
     fn checked(self) -> Result<TokenEntry, RecordError> {
         let Draft { schema_version, token_item_index, missing, mut entry } = self;
         if let Some(field) = missing {
-            return Err(malformed(field, format!("the required field {field} is missing")));
+            return Err(malformed(field, "is missing"));
         }
         if schema_version != ENTRY_SCHEMA_VERSION {
-            return Err(RecordError {
-                code: Code::UnsupportedSchema,
-                field: Some("schema_version".to_owned()),
-                message: format!(
-                    "token entry of schema {schema_version}; schema {ENTRY_SCHEMA_VERSION} is read"
-                ),
-            });
+            let message =
+                format!("found schema {schema_version}; schema {ENTRY_SCHEMA_VERSION} is read");
+            return Err(RecordError::of(Code::UnsupportedSchema, "schema_version", message));
         }
         let (tokens, logprobs) =
             (entry.generation_token_ids.len(), entry.generation_log_probs.len());
@@ -169,11 +166,7 @@ impl Draft {
 }
 
 fn malformed(field: &str, message: impl Into<String>) -> RecordError {
-    RecordError {
-        code: Code::MalformedRecord,
-        field: Some(field.to_owned()),
-        message: message.into(),
-    }
+    RecordError::of(Code::MalformedRecord, field, message)
 }
 
 /// What the visitors know when serde reports only a message.
@@ -253,10 +246,12 @@ impl<'de> Visitor<'de> for EntrySeed<'_> {
                 "model_call_id" => entry.model_call_id = read!("model_call_id", Text),
                 "model" => entry.model = read!("model", Text),
                 "prompt_token_ids" => {
-                    entry.prompt_token_ids = read!("prompt_token_ids", Tokens(context));
+                    entry.prompt_token_ids =
+                        read!("prompt_token_ids", Tokens(&context.out_of_range));
                 }
                 "generation_token_ids" => {
-                    entry.generation_token_ids = read!("generation_token_ids", Tokens(context));
+                    entry.generation_token_ids =
+                        read!("generation_token_ids", Tokens(&context.out_of_range));
                 }
                 "generation_log_probs" => {
                     entry.generation_log_probs = read!("generation_log_probs", Logprobs);
@@ -301,314 +296,5 @@ impl<'de> Visitor<'de> for EntrySeed<'_> {
         }
         let missing = REQUIRED.iter().zip(seen).find(|(_, seen)| !seen).map(|(&name, _)| name);
         Ok(Draft { schema_version, token_item_index, missing, entry })
-    }
-}
-
-/// Declares a seed for one lax scalar.
-macro_rules! scalar {
-    ($name:ident => $value:ty, $expecting:literal, { $($method:item)* }) => {
-        #[derive(Clone, Copy)]
-        struct $name;
-
-        impl<'de> DeserializeSeed<'de> for $name {
-            type Value = $value;
-
-            fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<$value, D::Error> {
-                deserializer.deserialize_any(self)
-            }
-        }
-
-        impl<'de> Visitor<'de> for $name {
-            type Value = $value;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str($expecting)
-            }
-
-            $($method)*
-        }
-    };
-}
-
-scalar!(Text => String, "a string", {
-    fn visit_str<E>(self, text: &str) -> Result<String, E> {
-        Ok(text.to_owned())
-    }
-});
-
-scalar!(Int => i64, "an integer", {
-    fn visit_i64<E>(self, n: i64) -> Result<i64, E> {
-        Ok(n)
-    }
-
-    fn visit_u64<E: serde::de::Error>(self, n: u64) -> Result<i64, E> {
-        i64::try_from(n).map_err(|_| E::custom(format!("{n} is beyond 64 bits")))
-    }
-
-    fn visit_bool<E>(self, b: bool) -> Result<i64, E> {
-        Ok(b.into())
-    }
-
-    fn visit_f64<E: serde::de::Error>(self, x: f64) -> Result<i64, E> {
-        whole(x).and_then(|n| i64::try_from(n).ok()).ok_or_else(|| not_whole(x))
-    }
-
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<i64, E> {
-        let n = lax_int(text).and_then(|n| i64::try_from(n).ok());
-        n.ok_or_else(|| E::custom(format!("{text:?} is not an integer")))
-    }
-});
-
-scalar!(Float => f64, "a number", {
-    fn visit_f64<E>(self, x: f64) -> Result<f64, E> {
-        Ok(x)
-    }
-
-    fn visit_i64<E>(self, n: i64) -> Result<f64, E> {
-        Ok(n as f64)
-    }
-
-    fn visit_u64<E>(self, n: u64) -> Result<f64, E> {
-        Ok(n as f64)
-    }
-
-    fn visit_bool<E>(self, b: bool) -> Result<f64, E> {
-        Ok(f64::from(u8::from(b)))
-    }
-
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<f64, E> {
-        let digits = without_underscores(text.trim());
-        let number = digits.and_then(|digits| digits.parse().ok());
-        number.ok_or_else(|| E::custom(format!("{text:?} is not a number")))
-    }
-});
-
-scalar!(Flag => bool, "a boolean", {
-    fn visit_bool<E>(self, b: bool) -> Result<bool, E> {
-        Ok(b)
-    }
-
-    fn visit_i64<E: serde::de::Error>(self, n: i64) -> Result<bool, E> {
-        flag(n as f64).ok_or_else(|| E::custom(format!("{n} is not a boolean")))
-    }
-
-    fn visit_u64<E: serde::de::Error>(self, n: u64) -> Result<bool, E> {
-        flag(n as f64).ok_or_else(|| E::custom(format!("{n} is not a boolean")))
-    }
-
-    fn visit_f64<E: serde::de::Error>(self, x: f64) -> Result<bool, E> {
-        flag(x).ok_or_else(|| E::custom(format!("{x} is not a boolean")))
-    }
-
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<bool, E> {
-        match text.to_ascii_lowercase().as_str() {
-            "1" | "true" | "t" | "yes" | "y" | "on" => Ok(true),
-            "0" | "false" | "f" | "no" | "n" | "off" => Ok(false),
-            _ => Err(E::custom(format!("{text:?} is not a boolean"))),
-        }
-    }
-});
-
-scalar!(Resolution => ParentResolution, "root, resolved or unresolved", {
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<ParentResolution, E> {
-        match text {
-            "root" => Ok(ParentResolution::Root),
-            "resolved" => Ok(ParentResolution::Resolved),
-            "unresolved" => Ok(ParentResolution::Unresolved),
-            _ => Err(E::custom(format!("{text:?} is none of root, resolved, unresolved"))),
-        }
-    }
-});
-
-fn flag(x: f64) -> Option<bool> {
-    (x == 0.0 || x == 1.0).then_some(x == 1.0)
-}
-
-fn whole(x: f64) -> Option<i128> {
-    (x.fract() == 0.0 && x.abs() < 1e38).then_some(x as i128)
-}
-
-fn not_whole<E: serde::de::Error>(x: f64) -> E {
-    E::custom(format!("{x} is not an integer"))
-}
-
-/// A Python integer as text: white space around, a sign, single underscores between digits, and a
-/// fraction of zeros.
-fn lax_int(text: &str) -> Option<i128> {
-    let text = text.trim();
-    let text = match text.split_once('.') {
-        Some((head, zeros)) if !zeros.is_empty() && zeros.bytes().all(|b| b == b'0') => head,
-        Some(_) => return None,
-        None => text,
-    };
-    without_underscores(text)?.parse().ok()
-}
-
-/// Removes single underscores between digits; `None` where one stands anywhere else.
-fn without_underscores(text: &str) -> Option<String> {
-    let bytes = text.as_bytes();
-    let digit = |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(u8::is_ascii_digit);
-    let misplaced = |(at, _): (usize, &str)| !digit(at.checked_sub(1)) || !digit(Some(at + 1));
-    (!text.match_indices('_').any(misplaced)).then(|| text.replace('_', ""))
-}
-
-/// null, or what the inner seed reads.
-struct Maybe<S>(S);
-
-impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Maybe<S> {
-    type Value = Option<S::Value>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_option(self)
-    }
-}
-
-impl<'de, S: DeserializeSeed<'de>> Visitor<'de> for Maybe<S> {
-    type Value = Option<S::Value>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("null or a value")
-    }
-
-    fn visit_none<E>(self) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        self.0.deserialize(deserializer).map(Some)
-    }
-}
-
-struct Raw;
-
-impl<'de> DeserializeSeed<'de> for Raw {
-    type Value = &'de RawValue;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        serde::Deserialize::deserialize(deserializer)
-    }
-}
-
-struct Items;
-
-impl<'de> DeserializeSeed<'de> for Items {
-    type Value = Vec<Json>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        let raw: &RawValue = serde::Deserialize::deserialize(deserializer)?;
-        match Json::parse(raw.get(), Dialect::Strict).map_err(D::Error::custom)? {
-            Json::List(items) if items.iter().all(|item| item.as_dict().is_some()) => Ok(items),
-            _ => Err(D::Error::custom("output_items is not a list of objects")),
-        }
-    }
-}
-
-/// Token ids in one pass, without a value per token.
-struct Tokens<'c>(&'c Context);
-
-impl<'de> DeserializeSeed<'de> for Tokens<'_> {
-    type Value = Vec<u64>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_seq(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Tokens<'_> {
-    type Value = Vec<u64>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of token ids")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-        let mut ids = Vec::new();
-        while let Some(id) = list.next_element_seed(Token(self.0))? {
-            ids.push(id);
-        }
-        Ok(ids)
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Token<'c>(&'c Context);
-
-impl Token<'_> {
-    fn narrow<E: serde::de::Error>(
-        self,
-        id: Option<i128>,
-        shown: &dyn fmt::Display,
-    ) -> Result<u64, E> {
-        let id = id.ok_or_else(|| E::custom(format!("token id {shown} is not an integer")))?;
-        u64::try_from(id).map_err(|_| {
-            self.0.out_of_range.set(true);
-            E::custom(format!("token id {shown} is outside 0..2^64"))
-        })
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for Token<'_> {
-    type Value = u64;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<u64, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Token<'_> {
-    type Value = u64;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a token id")
-    }
-
-    fn visit_u64<E>(self, id: u64) -> Result<u64, E> {
-        Ok(id)
-    }
-
-    fn visit_i64<E: serde::de::Error>(self, id: i64) -> Result<u64, E> {
-        self.narrow(Some(id.into()), &id)
-    }
-
-    fn visit_bool<E>(self, b: bool) -> Result<u64, E> {
-        Ok(b.into())
-    }
-
-    fn visit_f64<E: serde::de::Error>(self, x: f64) -> Result<u64, E> {
-        self.narrow(whole(x), &x)
-    }
-
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<u64, E> {
-        self.narrow(lax_int(text), &format_args!("{text:?}"))
-    }
-}
-
-struct Logprobs;
-
-impl<'de> DeserializeSeed<'de> for Logprobs {
-    type Value = Vec<f64>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_seq(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Logprobs {
-    type Value = Vec<f64>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of log-probabilities")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-        let mut values = Vec::new();
-        while let Some(value) = list.next_element_seed(Maybe(Float))? {
-            values.push(value.unwrap_or(f64::NAN));
-        }
-        Ok(values)
     }
 }

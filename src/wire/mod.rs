@@ -1,5 +1,6 @@
 //! The public wire: bytes to types and back, no I/O.
 
+pub mod admission;
 pub mod attribute;
 pub mod builder;
 pub mod canonical;
@@ -9,9 +10,13 @@ pub mod entry;
 mod fields;
 pub mod fingerprint;
 pub mod json;
+mod lax;
+pub mod ledger;
+pub mod lineage;
 mod manifest;
 mod python;
 pub mod receipt;
+pub mod replay;
 pub mod route;
 mod rules;
 pub mod staged;
@@ -23,6 +28,7 @@ mod view;
 pub use entry::{ParentResolution, TokenEntry};
 pub use fields::RecordError;
 pub use fingerprint::{FingerprintError, assistant_fingerprint, conversation_digest, output_items};
+pub use ledger::read_ledger;
 pub use manifest::Manifest;
 pub use receipt::{CallCompletion, CallRecord, Receipt, ReplaySummary, RolloutManifest};
 pub use staged::StagedRecord;

@@ -76,14 +76,19 @@ pub(super) fn parse_int(text: &str) -> Option<i128> {
     after_digit.then_some(if negative { -value } else { value })
 }
 
+/// `str.isspace` of one character: Rust's white space, and the four separators U+001C..U+001F.
+pub(super) fn is_space(c: char) -> bool {
+    c.is_whitespace() || ('\u{1C}'..='\u{1F}').contains(&c)
+}
+
 fn decimal_digit(c: char) -> Option<u32> {
     let code = u32::from(c);
     let zero = ZEROS[..ZEROS.partition_point(|&zero| zero <= code)].last()?;
     Some(code - zero).filter(|&digit| digit < 10)
 }
 
-/// The digit zero of every script (general category Nd of Unicode 14 to 16); the other nine
-/// follow it.
+/// The digit zero of every script (general category Nd of Unicode 14, that of CPython 3.11); the
+/// other nine follow it.
 const ZEROS: &[u32] = &[
     0x0030, 0x0660, 0x06F0, 0x07C0, 0x0966, 0x09E6, 0x0A66, 0x0AE6, 0x0B66, 0x0BE6, 0x0C66, 0x0CE6,
     0x0D66, 0x0DE6, 0x0E50, 0x0ED0, 0x0F20, 0x1040, 0x1090, 0x17E0, 0x1810, 0x1946, 0x19D0, 0x1A80,

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use super::prefix::PrefixIndex;
 use crate::finding::Code;
 use crate::id::Digest32;
+use crate::wire::digest::entry_digest;
 use crate::wire::entry::{ParentResolution, TokenEntry};
 
 /// Links that are followed before a chain of delta records counts as broken.
@@ -52,7 +53,7 @@ impl<'a> Sequence<'a> {
     }
 }
 
-/// What there is to say of a call's link to its parent. Displayed in the package's words.
+/// What there is to say of a call's link to its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LinkNote {
     /// The capture itself found no parent for a request that continues something.
@@ -122,33 +123,37 @@ pub struct ResolvedCall<'a> {
 ///
 /// Stricter than the package in one thing: a parent counts only if the prompt begins with all of
 /// its real tokens, whatever length and digest it is stamped with.
+///
+/// Entries that record neither decisions nor parents all get the note [`LinkNote::NoDecision`];
+/// [`infer_parents`] is for those.
 pub fn resolve_parents(entries: &[TokenEntry]) -> Vec<ResolvedCall<'_>> {
     let kept = Kept::of(entries);
-    let links = kept.links();
-    let mut calls = Vec::with_capacity(kept.calls.len());
-    for (at, sequence) in kept.sequences.iter().enumerate() {
-        let mut call = ResolvedCall {
-            entry: kept.calls[at],
-            sequence: sequence.clone(),
-            parent: None,
-            prev_len: 0,
-            note: links[at].note,
-        };
-        if let (Some(parent), Some(sequence)) = (links[at].parent, sequence) {
-            let before = kept.sequences[parent].as_ref();
-            if let Some(before) = before.filter(|before| before.begins(&sequence.prompt)) {
-                call.parent = Some(kept.calls[parent]);
-                call.prev_len = before.len();
+    let mut links = kept.links();
+    let mut prev_lens = vec![0; links.len()];
+    for (at, link) in links.iter_mut().enumerate() {
+        if let Some(parent) = link.parent {
+            if kept.sequences[parent].as_ref().is_some_and(|before| before.begins(kept.prompt(at)))
+            {
+                prev_lens[at] = kept.len(parent);
             } else {
-                call.note = Some(LinkNote::DigestMismatch);
+                *link = Link::noted(LinkNote::DigestMismatch);
             }
         }
-        if kept.conflicts.contains(&at) {
-            call.note = Some(LinkNote::DuplicateConflict);
-        }
-        calls.push(call);
     }
-    calls
+    for &call in &kept.conflicts {
+        links[call].note = Some(LinkNote::DuplicateConflict);
+    }
+    let Kept { calls, sequences, .. } = kept;
+    let resolved = calls.iter().zip(sequences).zip(links.into_iter().zip(prev_lens));
+    resolved
+        .map(|((&entry, sequence), (link, prev_len))| ResolvedCall {
+            entry,
+            sequence,
+            parent: link.parent.map(|parent| calls[parent]),
+            prev_len,
+            note: link.note,
+        })
+        .collect()
 }
 
 /// A call whose source records no parents.
@@ -386,18 +391,4 @@ fn rebuild<'a>(
         }
     }
     sequences
-}
-
-/// Entry digest (`spec/gym-wire.md` b.6).
-fn entry_digest(ids: &[u64]) -> Digest32 {
-    use sha2::Digest as _;
-    let mut hash = sha2::Sha256::new_with_prefix("nemo-gym-tokens");
-    if !ids.is_empty() {
-        hash.update([1]);
-        hash.update((ids.len() as u64).to_be_bytes());
-        for id in ids {
-            hash.update(id.to_be_bytes());
-        }
-    }
-    Digest32(hash.finalize().into())
 }

@@ -1,0 +1,213 @@
+//! `rows.json`: what a rows directory holds and where it came from, fixed before publication.
+
+use serde::{Deserialize, Serialize};
+
+use super::build::Batch;
+use crate::config::{BatchSettings, GrpoSettings};
+use crate::error::{Error, Result};
+use crate::id::{Digest32, GroupId, RolloutId};
+
+/// Format of rows directories that this version writes. A new minor only adds; a new major changes.
+pub const FORMAT: Format = Format { major: 1, minor: 0 };
+
+/// Version of the format of a rows directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Format {
+    /// Readers of another major refuse.
+    pub major: u32,
+    /// Readers of an older minor ignore what they do not know.
+    pub minor: u32,
+}
+
+/// What rows were built from, and how.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Provenance {
+    /// BLAKE3 of the archive's manifest; `None` when the rows come from no archive.
+    pub archive: Option<Digest32>,
+    /// Selection policy.
+    pub policy: String,
+    /// Sources of unknown completeness were accepted.
+    pub assume_complete: bool,
+    /// Ranks and microbatches that the padding is for.
+    pub batch: BatchSettings,
+    /// How the advantages were computed.
+    pub grpo: GrpoSettings,
+}
+
+/// Counts over all parts, so that whoever holds a few of them knows the whole batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Physical rows, stand-ins and padding included.
+    pub rows: u64,
+    /// Execution padding among them.
+    pub padding_rows: u64,
+    /// Rows of owners among them that do not train.
+    pub masked_rows: u64,
+    /// Logical rollouts seen, those of dropped groups included.
+    pub rollouts: u64,
+    /// Rollouts with a valid selection; learner-side filters do not lower it.
+    pub valid_rollouts: u64,
+    /// Prompt groups seen.
+    pub groups: u64,
+    /// Groups left out whole.
+    pub dropped_groups: u64,
+    /// Owned generated tokens of rows that train: the normaliser N.
+    pub loss_tokens: u64,
+    /// Tokens of the rows of valid rollouts: R.
+    pub row_tokens: u64,
+    /// Tokens of the selected calls of valid rollouts, each call once: U.
+    pub unique_tokens: u64,
+}
+
+impl Counts {
+    /// Adds the counts of other groups.
+    pub fn add(&mut self, other: &Counts) {
+        self.rows += other.rows;
+        self.padding_rows += other.padding_rows;
+        self.masked_rows += other.masked_rows;
+        self.rollouts += other.rollouts;
+        self.valid_rollouts += other.valid_rollouts;
+        self.groups += other.groups;
+        self.dropped_groups += other.dropped_groups;
+        self.loss_tokens += other.loss_tokens;
+        self.row_tokens += other.row_tokens;
+        self.unique_tokens += other.unique_tokens;
+    }
+}
+
+/// One kept prompt group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupRows {
+    /// The group.
+    pub group_id: GroupId,
+    /// Its logical rollouts.
+    pub rollouts: u32,
+    /// Those with a valid selection.
+    pub valid_rollouts: u32,
+    /// Oldest weights among the spans of valid rows; `None` when one is unknown.
+    pub weight_version: Option<u64>,
+    /// Ids of its rows in row order, padding last.
+    pub row_ids: Vec<String>,
+}
+
+/// One group that was left out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DroppedGroup {
+    /// The group.
+    pub group_id: GroupId,
+    /// Why: a code.
+    pub reason: String,
+}
+
+/// Lengths of one logical rollout before any learner-side filter (rule 128); all 0 when its
+/// layout could not be verified.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnerLengths {
+    /// The rollout.
+    pub rollout_id: RolloutId,
+    /// Uniquely owned generated tokens.
+    pub gen_tokens_per_sample: u64,
+    /// Largest single generation.
+    pub max_gen_tokens_per_turn: u64,
+    /// Longest row.
+    pub total_tokens_per_sample: u64,
+}
+
+/// One Parquet file, holding whole prompt groups.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// Path below the rows directory.
+    pub path: String,
+    /// Rows in it.
+    pub rows: u64,
+    /// Tokens in it.
+    pub tokens: u64,
+    /// Size of the file.
+    pub bytes: u64,
+    /// BLAKE3 of the file.
+    pub blake3: Digest32,
+}
+
+/// Content of `rows.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RowsManifest {
+    /// Version of the directory format.
+    pub format: Format,
+    /// Program and version that wrote it.
+    pub tool: String,
+    /// What the rows were built from, and how.
+    pub provenance: Provenance,
+    /// The number that divides the rows of every group.
+    pub row_multiple: u32,
+    /// Counts over all parts.
+    pub counts: Counts,
+    /// Kept groups in row order.
+    pub groups: Vec<GroupRows>,
+    /// Groups left out.
+    pub dropped_groups: Vec<DroppedGroup>,
+    /// One observation per rollout, dropped groups included.
+    pub lengths: Vec<OwnerLengths>,
+    /// The files.
+    pub parts: Vec<Part>,
+}
+
+/// Key under which `rows.json` carries the BLAKE3 of its own content: that of its compact JSON
+/// with sorted keys and without this key.
+const SEAL: &str = "blake3";
+
+impl RowsManifest {
+    /// The manifest of a batch, before its parts are written.
+    pub fn new(provenance: Provenance, row_multiple: u32, batch: &Batch) -> Self {
+        Self {
+            format: FORMAT,
+            tool: concat!("forestctl ", env!("CARGO_PKG_VERSION")).to_owned(),
+            provenance,
+            row_multiple,
+            counts: batch.counts,
+            groups: batch.groups.clone(),
+            dropped_groups: batch.dropped_groups.clone(),
+            lengths: batch.lengths.clone(),
+            parts: Vec::new(),
+        }
+    }
+
+    /// The text of `rows.json`, sealed.
+    pub fn to_json(&self) -> Result<String> {
+        let failed = |e| Error::format("cannot write rows.json").because(e);
+        let mut value = serde_json::to_value(self).map_err(failed)?;
+        let seal = seal(&value).map_err(failed)?;
+        if let Some(map) = value.as_object_mut() {
+            map.insert(SEAL.to_owned(), seal.to_string().into());
+        }
+        let mut text = serde_json::to_string_pretty(&value).map_err(failed)?;
+        text.push('\n');
+        Ok(text)
+    }
+
+    /// Reads the text of `rows.json`, checking version and seal.
+    pub fn from_json(text: &str) -> Result<Self> {
+        let corrupt = |e| Error::format("rows.json is not a rows manifest").because(e);
+        let mut value: serde_json::Value = serde_json::from_str(text).map_err(corrupt)?;
+        let major = value.get("format").and_then(|f| f.get("major"));
+        let major = major.and_then(serde_json::Value::as_u64);
+        if major.is_some_and(|m| m != u64::from(FORMAT.major)) {
+            return Err(Error::format(format!(
+                "these rows have format {}, and this forestctl reads format {}",
+                major.unwrap_or_default(),
+                FORMAT.major
+            ))
+            .help("Build the rows again from their archive with this version"));
+        }
+        let found = value.as_object_mut().and_then(|map| map.remove(SEAL));
+        let expected = seal(&value).map_err(corrupt)?.to_string();
+        if found.as_ref().and_then(serde_json::Value::as_str) != Some(&expected) {
+            return Err(Error::format("rows.json differs from the BLAKE3 that it carries")
+                .help("It was changed after it was written; build the rows again"));
+        }
+        serde_json::from_value(value).map_err(corrupt)
+    }
+}
+
+fn seal(value: &serde_json::Value) -> serde_json::Result<Digest32> {
+    Ok(Digest32(*blake3::hash(&serde_json::to_vec(value)?).as_bytes()))
+}

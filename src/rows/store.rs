@@ -1,0 +1,364 @@
+//! The rows directory: `rows.json` beside `rows/part-*.parquet`.
+
+use std::fs::{self, File};
+use std::path::Path;
+
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::properties::WriterProperties;
+
+use super::columns;
+use super::manifest::{Part, RowsManifest};
+use super::model::Row;
+use crate::error::{Error, Result};
+use crate::id::Digest32;
+use crate::output::AtomicDir;
+
+/// Name of the manifest.
+pub const MANIFEST: &str = "rows.json";
+
+/// Tokens (or route entries) after which a part ends with its prompt group.
+const PART_TOKENS: u64 = 1 << 24;
+/// Tokens (or route entries) of one row group.
+const BATCH_TOKENS: u64 = 1 << 22;
+
+/// A rows directory, read whole and checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RowsDir {
+    /// Content of `rows.json`.
+    pub manifest: RowsManifest,
+    /// Rows of all parts: by group, slot and segment, then the group's padding.
+    pub rows: Vec<Row>,
+}
+
+/// Writes a rows directory in one rename. `rows` come in row order, group by group; `manifest`
+/// lacks its parts, which are returned in it.
+///
+/// # Errors
+/// When `target` exists and `force` is not given, when writing fails, or when one row holds 2^31
+/// tokens or more.
+pub fn write(
+    target: &Path,
+    force: bool,
+    mut manifest: RowsManifest,
+    rows: &[Row],
+) -> Result<RowsManifest> {
+    let draft = AtomicDir::create(target, force)?;
+    let folder = draft.path().join("rows");
+    fs::create_dir(&folder).map_err(|e| Error::io("cannot create", &folder, e))?;
+    manifest.parts.clear();
+    for rows in parts(rows) {
+        let path = format!("rows/part-{:05}.parquet", manifest.parts.len());
+        manifest.parts.push(write_part(draft.path(), path, rows)?);
+    }
+    let text = manifest.to_json()?;
+    let path = draft.path().join(MANIFEST);
+    fs::write(&path, text).map_err(|e| Error::io("cannot write", &path, e))?;
+    draft.publish()?;
+    Ok(manifest)
+}
+
+/// Cuts rows between prompt groups into stretches of about [`PART_TOKENS`].
+fn parts(rows: &[Row]) -> impl Iterator<Item = &[Row]> {
+    let mut size = 0;
+    rows.chunk_by(move |row, next| {
+        size += weight(row);
+        let go_on = row.group_id == next.group_id || size < PART_TOKENS;
+        if !go_on {
+            size = 0;
+        }
+        go_on
+    })
+}
+
+/// Entries of the row's longest column.
+fn weight(row: &Row) -> u64 {
+    let routes = row.routes.as_ref().map_or(0, |r| r.experts.len());
+    row.input_ids.len().max(routes).max(1) as u64
+}
+
+fn write_part(dir: &Path, path: String, rows: &[Row]) -> Result<Part> {
+    let place = dir.join(&path);
+    let failed = |e: &dyn std::fmt::Display| {
+        Error::format(format!("cannot write {}", place.display())).because(e.to_string())
+    };
+    let file = File::create(&place).map_err(|e| Error::io("cannot create", &place, e))?;
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_created_by(concat!("forestctl ", env!("CARGO_PKG_VERSION")).to_owned())
+        .build();
+    let mut writer =
+        ArrowWriter::try_new(file, columns::schema(), Some(properties)).map_err(|e| failed(&e))?;
+    let mut size = 0;
+    let batches = rows.chunk_by(move |row, next| {
+        size += weight(row);
+        let go_on = size + weight(next) <= BATCH_TOKENS;
+        if !go_on {
+            size = 0;
+        }
+        go_on
+    });
+    for rows in batches {
+        if let Some(row) = rows.iter().find(|r| i32::try_from(r.input_ids.len()).is_err()) {
+            return Err(Error::format(format!("row {} holds 2^31 tokens or more", row.row_id)));
+        }
+        let batch = columns::to_batch(rows).map_err(|e| failed(&e))?;
+        writer.write(&batch).and_then(|()| writer.flush()).map_err(|e| failed(&e))?;
+    }
+    writer.close().map_err(|e| failed(&e))?;
+    let bytes = fs::read(&place).map_err(|e| Error::io("cannot read back", &place, e))?;
+    Ok(Part {
+        path,
+        rows: rows.len() as u64,
+        tokens: rows.iter().map(|r| r.input_ids.len() as u64).sum(),
+        bytes: bytes.len() as u64,
+        blake3: Digest32(*blake3::hash(&bytes).as_bytes()),
+    })
+}
+
+/// Reads a rows directory whole, checking every file against the manifest and every row against
+/// its own columns.
+///
+/// # Errors
+/// When a file is missing, cannot be read, differs from its BLAKE3, is not listed, or contradicts
+/// the manifest.
+pub fn read(dir: &Path) -> Result<RowsDir> {
+    let path = dir.join(MANIFEST);
+    let text = fs::read_to_string(&path).map_err(|e| {
+        Error::io("cannot read", &path, e)
+            .help("A rows directory is what `forestctl build-rows ARCHIVE -o ROWS` writes")
+    })?;
+    let manifest = RowsManifest::from_json(&text)?;
+    let mut rows = Vec::new();
+    for (i, part) in manifest.parts.iter().enumerate() {
+        // The name is fixed, so that a manifest cannot point elsewhere.
+        if part.path != format!("rows/part-{i:05}.parquet") {
+            return Err(Error::format(format!("rows.json lists {:?} as part {i}", part.path)));
+        }
+        read_part(&dir.join(&part.path), part, &mut rows)?;
+    }
+    refuse_unlisted(&dir.join("rows"), manifest.parts.len())?;
+    check_against(&manifest, &rows)?;
+    Ok(RowsDir { manifest, rows })
+}
+
+fn read_part(path: &Path, part: &Part, rows: &mut Vec<Row>) -> Result<()> {
+    let corrupt = |what: &str| {
+        Error::format(format!("{} {what}", path.display()))
+            .help("Restore the file from a copy, or build the rows again")
+    };
+    let bytes = fs::read(path).map_err(|e| Error::io("cannot read", path, e))?;
+    if blake3::hash(&bytes).as_bytes() != &part.blake3.0 {
+        return Err(corrupt("differs from its BLAKE3 in rows.json"));
+    }
+    let before = rows.len();
+    let unreadable = |e: String| corrupt("is not a Parquet file of rows").because(e);
+    // parquet can panic on a file that someone damaged and sealed again.
+    let parsed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let builder = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(bytes))
+            .map_err(|e| unreadable(e.to_string()))?;
+        for batch in builder.build().map_err(|e| unreadable(e.to_string()))? {
+            let batch = batch.map_err(|e| unreadable(e.to_string()))?;
+            columns::from_batch(&batch, rows).map_err(|e| unreadable(e.to_string()))?;
+        }
+        Ok(())
+    }));
+    parsed.map_err(|_| unreadable("its structure is broken".to_owned()))??;
+    if (rows.len() - before) as u64 != part.rows {
+        return Err(corrupt("holds another number of rows than rows.json says"));
+    }
+    match rows[before..].iter().find_map(|row| Some((row, row.inconsistency()?))) {
+        Some((row, what)) => Err(corrupt(&format!("is inconsistent: row {}: {what}", row.row_id))),
+        None => Ok(()),
+    }
+}
+
+fn refuse_unlisted(folder: &Path, parts: usize) -> Result<()> {
+    let failed = |e| Error::io("cannot list", folder, e);
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        let name = name.to_string_lossy();
+        let listed = (0..parts).any(|i| name == format!("part-{i:05}.parquet"));
+        if !listed && name.ends_with(".parquet") {
+            return Err(Error::format(format!("{} is not listed", folder.join(&*name).display()))
+                .help("Remove the file, or build the rows again"));
+        }
+    }
+    Ok(())
+}
+
+fn check_against(manifest: &RowsManifest, rows: &[Row]) -> Result<()> {
+    let listed = manifest.groups.iter().flat_map(|g| g.row_ids.iter().map(|id| (&g.group_id, id)));
+    if !listed.eq(rows.iter().map(|r| (&r.group_id, &r.row_id))) {
+        return Err(Error::format("rows.json lists other rows than the files hold")
+            .help("Parts of two directories were mixed; build the rows again"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::error::Kind;
+    use crate::id::GroupId;
+    use crate::rows::{Batch, Counts, GroupRows, Provenance, RowRoutes, Span};
+
+    /// `n` rows in two groups with every kind of value that must survive.
+    fn sample(n: u32) -> (RowsManifest, Vec<Row>) {
+        let group = |i: u32| GroupId::from(format!("p{}", i / 3));
+        let rows: Vec<Row> = (0..n)
+            .map(|i| Row {
+                row_id: format!("row{i}"),
+                group_id: group(i),
+                rollout_id: (i % 3 != 2).then(|| format!("p{}_g{i}", i / 3).into()),
+                slot: (i % 3 != 2).then_some(i),
+                group_size: 2,
+                segment: 0,
+                segment_count: 1,
+                is_execution_padding: i % 3 == 2,
+                uses_borrowed_input: i % 3 == 2,
+                input_ids: vec![u32::MAX, i, 0],
+                loss_mask: vec![0, 1, 1],
+                generation_logprobs: vec![0.0, -0.0, f32::from_bits(1)],
+                spans: vec![Span {
+                    call: "c".into(),
+                    start: 0,
+                    gen_start: 1,
+                    end: 3,
+                    owned: true,
+                    weight_version: (i % 2 == 0).then_some(u64::MAX),
+                }],
+                reward: (i > 0).then_some(0.1),
+                advantage: -1.0 / 3.0,
+                sample_mask: 1.0,
+                truncated: i == 1,
+                mask_reason: (i == 1).then(|| "overlong".to_owned()),
+                routes: (i == 0).then(|| RowRoutes {
+                    layers: 2,
+                    topk: 1,
+                    experts: vec![-1, 5, 6, 7, 8, i32::MAX],
+                }),
+            })
+            .collect();
+        let groups = rows.chunk_by(|a, b| a.group_id == b.group_id).map(|rows| GroupRows {
+            group_id: rows[0].group_id.clone(),
+            rollouts: 2,
+            valid_rollouts: 2,
+            weight_version: Some(7),
+            row_ids: rows.iter().map(|r| r.row_id.clone()).collect(),
+        });
+        let provenance = Provenance {
+            archive: None,
+            policy: "returned_history".to_owned(),
+            assume_complete: false,
+            batch: Default::default(),
+            grpo: Default::default(),
+        };
+        let counts = Counts { rows: n.into(), ..Counts::default() };
+        let batch = Batch { counts, groups: groups.collect(), ..Batch::default() };
+        let manifest = RowsManifest::new(provenance, 1, &batch);
+        (manifest, rows)
+    }
+
+    fn bits(rows: &[Row]) -> Vec<u32> {
+        rows.iter().flat_map(|r| &r.generation_logprobs).map(|x| x.to_bits()).collect()
+    }
+
+    #[test]
+    fn what_is_written_is_read_bit_for_bit_and_written_alike_twice() {
+        let home = tempfile::tempdir().unwrap();
+        let (manifest, rows) = sample(7);
+        let written = write(&home.path().join("a"), false, manifest.clone(), &rows).unwrap();
+        write(&home.path().join("b"), false, manifest, &rows).unwrap();
+        let back = read(&home.path().join("a")).unwrap();
+        assert_eq!((&back.manifest, &back.rows), (&written, &rows));
+        assert_eq!(bits(&back.rows), bits(&rows));
+        for file in [MANIFEST, "rows/part-00000.parquet"] {
+            let bytes = |name: &str| fs::read(home.path().join(name).join(file)).unwrap();
+            assert_eq!(bytes("a"), bytes("b"), "{file}");
+        }
+    }
+
+    #[test]
+    fn a_part_ends_only_between_groups() {
+        let (_, mut rows) = sample(9);
+        for row in &mut rows {
+            row.input_ids = vec![0; PART_TOKENS as usize / 4];
+        }
+        let ends: Vec<_> = parts(&rows).map(|p| p[p.len() - 1].row_id.clone()).collect();
+        assert_eq!(ends, ["row5", "row8"]);
+    }
+
+    #[test]
+    fn every_flipped_byte_and_every_cut_is_noticed() {
+        let home = tempfile::tempdir().unwrap();
+        let dir = home.path().join("rows");
+        let (manifest, rows) = sample(3);
+        write(&dir, false, manifest, &rows).unwrap();
+        let good = read(&dir).unwrap();
+        for file in [MANIFEST, "rows/part-00000.parquet"] {
+            let path = dir.join(file);
+            let bytes = fs::read(&path).unwrap();
+            for at in (0..bytes.len()).step_by(17) {
+                let mut bad = bytes.clone();
+                bad[at] ^= 1;
+                fs::write(&path, &bad).unwrap();
+                // A changed blank between two JSON tokens changes nothing that is read.
+                assert!(read(&dir).map_or_else(
+                    |e| matches!(e.kind(), Kind::Format | Kind::Io),
+                    |found| file == MANIFEST && found == good
+                ));
+                fs::write(&path, &bytes[..at]).unwrap();
+                assert!(read(&dir).is_err());
+            }
+            fs::write(&path, &bytes).unwrap();
+        }
+        assert_eq!(read(&dir).unwrap(), good);
+        fs::write(dir.join("rows/part-00001.parquet"), b"PAR1").unwrap();
+        assert!(read(&dir).unwrap_err().to_string().ends_with("is not listed"));
+    }
+
+    #[test]
+    fn another_major_format_is_refused_by_name() {
+        let (mut manifest, _) = sample(1);
+        manifest.format.major = 2;
+        let text = manifest.to_json().unwrap();
+        let error = RowsManifest::from_json(&text).unwrap_err();
+        assert!(error.to_string().contains("format 2"), "{error}");
+    }
+
+    #[test]
+    fn a_damaged_file_sealed_again_is_an_error_and_no_panic() {
+        let home = tempfile::tempdir().unwrap();
+        let dir = home.path().join("rows");
+        let (manifest, rows) = sample(3);
+        let manifest = write(&dir, false, manifest, &rows).unwrap();
+        let path = dir.join("rows/part-00000.parquet");
+        let bytes = fs::read(&path).unwrap();
+        let mut noticed = 0;
+        for at in (0..bytes.len()).step_by(29) {
+            let mut bad = bytes.clone();
+            bad[at] ^= 0x55;
+            fs::write(&path, &bad).unwrap();
+            let mut manifest = manifest.clone();
+            manifest.parts[0].blake3 = Digest32(*blake3::hash(&bad).as_bytes());
+            fs::write(dir.join(MANIFEST), manifest.to_json().unwrap()).unwrap();
+            noticed += usize::from(read(&dir).is_err());
+        }
+        assert!(noticed > 0);
+    }
+
+    proptest! {
+        #[test]
+        fn any_logprob_bits_survive(raw in prop::collection::vec(any::<u32>(), 3)) {
+            let (_, mut rows) = sample(1);
+            rows[0].generation_logprobs = raw.iter().map(|&b| f32::from_bits(b)).collect();
+            let mut back = Vec::new();
+            columns::from_batch(&columns::to_batch(&rows).unwrap(), &mut back).unwrap();
+            prop_assert_eq!(bits(&back), raw);
+        }
+    }
+}
