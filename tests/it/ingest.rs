@@ -658,3 +658,44 @@ fn the_command_says_what_it_wrote_and_what_it_could_not_read() {
         forestctl(&["ingest", home.path().join("none").to_str().unwrap(), "-o", "x"]);
     assert!(code == 2 && err.contains("cannot read"), "{err}");
 }
+
+/// A staged capture as Gym leaves it: records, its own ledger, and the returned rollouts.
+#[test]
+fn a_lineage_ledger_stands_for_the_receipt() {
+    let case = Path::new("testdata/gym-0.7/server/external_responses_3_calls");
+    let expected = json(case.join("expected.json"));
+    let home = tempfile::tempdir().unwrap();
+    fs::copy(case.join("after_run/5-0.lineage.jsonl"), home.path().join("5-0.lineage.jsonl"))
+        .unwrap();
+    let staged: Vec<_> =
+        expected["staged_records"].as_array().unwrap().iter().map(|r| r.to_string()).collect();
+    fs::write(home.path().join("staged.jsonl"), staged.join("\n")).unwrap();
+    let response = &expected["http"][2]["response"];
+    let line = serde_json::json!({
+        "_ng_task_index": 5, "_ng_rollout_index": 0, "reward": 1, "response": response,
+    });
+    fs::write(home.path().join("rollouts.jsonl"), line.to_string()).unwrap();
+
+    let ingested = read(&[home.path()]);
+    assert_eq!((ingested.quarantine.len(), ingested.findings.len()), (0, 0));
+    let rollout = rollout(&ingested, "5-0");
+    let ledger = &rollout.ledger;
+    assert_eq!(
+        expected["receipt"]["terminal_model_call_id"],
+        ledger.terminal_call_id.as_ref().unwrap().as_str()
+    );
+    let receipt: serde_json::Value =
+        serde_json::from_str(ledger.receipt.as_ref().unwrap()).unwrap();
+    assert_eq!(receipt["manifest"], expected["receipt"]["manifest"]);
+    assert_eq!((rollout.calls.len(), ledger.committed.len()), (3, 3));
+    let parsed = forestctl::wire::Receipt::parse(ledger.receipt.as_ref().unwrap());
+    assert!(parsed.is_ok(), "{parsed:?}");
+
+    // Of a torn ledger nothing is believed.
+    let path = home.path().join("5-0.lineage.jsonl");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, &text[..text.len() - 20]).unwrap();
+    let ingested = read(&[home.path()]);
+    assert_eq!(quarantined(&ingested), [(None, Code::MalformedJson)]);
+    assert!(self::rollout(&ingested, "5-0").ledger.receipt.is_none());
+}
