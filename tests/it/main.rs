@@ -6,6 +6,7 @@ mod generated;
 mod ingest;
 mod rows;
 mod select;
+mod select_cli;
 mod validate;
 mod wire_staged;
 mod wire_store;

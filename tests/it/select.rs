@@ -263,7 +263,7 @@ fn captures_that_cannot_be_laid_out_are_masked_and_never_panic() {
         (call(|c| c.token_ids.clear()), Code::InvalidSnapshot),
         (call(|c| c.carry_len = c.delta_len as u32), Code::EmptyGeneration),
         (call(|c| c.carry_len = u32::MAX), Code::EmptyGeneration),
-        (call(|c| drop(c.generation_logprobs.pop())), Code::InvalidSnapshot),
+        (call(|c| c.generation_logprobs.truncate(1)), Code::InvalidSnapshot),
         (call(|c| c.generation_logprobs[0] = f32::NAN), Code::MissingLogprob),
         (call(|c| c.mode = Mode::Text), Code::InvalidSnapshot),
         (
