@@ -122,11 +122,9 @@ impl BuildRowsArgs {
         let selected = self.selecting.select(&self.archive, ui)?;
         show_findings(&selected.selection.findings, ui);
         if has_errors(&selected.selection.findings) && !self.mask_errors {
-            ui.say(format!(
-                "{} nothing was written, because evidence is wrong; --mask-errors masks the \
-                 rollouts concerned",
-                ui.tone_err(Tone::Strong, "note:")
-            ));
+            let refused = Error::format("evidence is wrong; nothing was written")
+                .help("--mask-errors masks the rollouts concerned and writes the rest");
+            super::show(ui, &refused, Exit::Findings);
             return Ok(Exit::Findings);
         }
         let built = rows::build(&selected.groups, &selected.selection, row_multiple, &grpo);

@@ -464,6 +464,10 @@ fn a_chain_of_equal_answers_is_taken_whole_and_in_order() {
     let found = selected(std::slice::from_ref(&group), PolicyName::ReturnedHistory);
     let calls: Vec<&CallId> = group.rollouts[0].calls.iter().map(|c| &c.call_id).collect();
     assert_eq!(found.groups[0].rollouts[0].calls.iter().collect::<Vec<_>>(), calls);
+    // Too many of them are refused before they fill the memory.
+    let group = chain(2_200, |_| "ok".to_owned());
+    let found = selected(std::slice::from_ref(&group), PolicyName::ReturnedHistory);
+    assert_eq!(found.groups[0].rollouts[0].reasons[0].code, Code::AmbiguousEvidence);
 }
 
 /// Positions of a history without ids -> every set of calls that explains it: whole generations,
