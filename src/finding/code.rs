@@ -87,6 +87,8 @@ codes! {
             => "Compare the named field with the format in docs/format.md; a record with unknown keys comes from another version of the capture.";
         MalformedReceipt "malformed_receipt" Error "A receipt or ledger is not what its schema asks for."
             => "Write the receipt again from the ledger, or capture again.";
+        MalformedMedia "malformed_media" Error "A media line lacks the flags or the digest of a call."
+            => "Each line needs the scope, model_call_id, media_present, media_has_frames and media_metadata_digest.";
         MalformedRollout "malformed_rollout" Error "A rollouts line lacks what identifies a logical rollout."
             => "Each line needs group_id, rollout_id, slot, group_size and capture_key, or Gym's _ng_task_index and _ng_rollout_index.";
         LineTooLong "line_too_long" Error "A line is longer than any record can be."
@@ -177,6 +179,10 @@ codes! {
             => "The record was changed after it was staged. Restore it from the staging storage, or capture the rollout again.";
         CorruptExtrasDigest "corrupt_extras_digest" Error "The extras of a record do not give the extras digest that it carries."
             => "Media or routes were changed after the call was staged. Restore them, or capture the rollout again.";
+        MediaFlagMismatch "media_flag_mismatch" Error "The media flags of a call disagree with the geometry that its extras commit to."
+            => "The media line was changed, or belongs to another call. Capture the rollout again.";
+        MediaMetadataMismatch "media_metadata_mismatch" Error "The extras of a call do not give its media metadata digest."
+            => "The media line or the extras were changed. Capture the rollout again.";
         MissingParent "missing_parent" Error "A call names a parent that the manifest does not hold."
             => "The parent's ledger row was lost. Capture the rollout again.";
         ParentLengthMismatch "parent_length_mismatch" Error "A call does not start where its parent ends."

@@ -238,6 +238,14 @@ impl Fields {
         }
     }
 
+    /// `true` or `false`.
+    pub(super) fn flag(&mut self, key: &str) -> Result<bool> {
+        match self.required(key)? {
+            Json::Bool(flag) => Ok(flag),
+            other => Err(expected(self.code, "true or false", &other).within(key)),
+        }
+    }
+
     /// `text` or `token_in`, with a default for an absent key if there is one.
     pub(super) fn mode(&mut self, default: Option<Mode>) -> Result<Mode> {
         match (self.members.remove("mode"), default) {

@@ -14,6 +14,7 @@ mod lax;
 pub mod ledger;
 pub mod lineage;
 mod manifest;
+pub mod media;
 mod python;
 pub mod receipt;
 pub mod replay;
