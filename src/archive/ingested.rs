@@ -72,7 +72,8 @@ impl Quarantined {
 
     /// Keeps the beginning of the line.
     pub fn text(mut self, text: &str) -> Self {
-        self.text = text[..text.floor_char_boundary(Self::TEXT_LIMIT)].to_owned();
+        let end = (0..=Self::TEXT_LIMIT.min(text.len())).rfind(|&end| text.is_char_boundary(end));
+        self.text = text[..end.unwrap_or(0)].to_owned();
         self
     }
 }

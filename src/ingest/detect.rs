@@ -1,6 +1,6 @@
 //! Finds the files of the sources, and tells by name, then by first line, what each one holds.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -8,9 +8,9 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::lines::{Lines, document};
+use super::rollouts::without_nan;
 use crate::archive::SourceForm;
 use crate::error::{Error, Result};
-use crate::wire::json::{Dialect, Json};
 
 /// A file among the sources.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -102,13 +102,12 @@ fn form(path: &Path) -> Result<SourceForm> {
 const LINES_TO_TRY: usize = 16;
 
 fn by_first_line(path: &Path) -> Result<SourceForm> {
-    let json = Lines::open(path)?
+    type Keys = BTreeMap<String, IgnoredAny>;
+    let keys = Lines::open(path)?
         .take(LINES_TO_TRY)
-        .find_map(|(_, line)| Json::parse(&line.ok()?, Dialect::Python).ok());
-    let Some(json) = json else {
-        return Ok(SourceForm::Ignored);
-    };
-    let has = |key| json.get(key).is_some();
+        .find_map(|(_, line)| serde_json::from_str::<Keys>(&without_nan(&line.ok()?)).ok())
+        .unwrap_or_default();
+    let has = |key| keys.contains_key(key);
     Ok(if has("token_ids_delta") {
         SourceForm::Staged
     } else if has("manifest") {

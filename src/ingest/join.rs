@@ -41,8 +41,8 @@ pub(super) fn groups(
     let (lines, anonymous): (Vec<_>, Vec<_>) =
         lines.into_iter().partition(|line| line.identity != Identity::Anonymous);
     let gym_sizes = gym_sizes(&lines);
-    for identity in by_identity(lines) {
-        join.line(identity, &gym_sizes, &mut scopes);
+    for lines in by_identity(lines) {
+        join.line(lines, &gym_sizes, &mut scopes);
     }
     for (group_id, slot, group_size, line) in inline::by_prompt(anonymous, join.quarantine) {
         let rollout_id = RolloutId::from(format!("{group_id}_g{slot}"));
@@ -66,14 +66,20 @@ fn gym_sizes(lines: &[RolloutLine]) -> BTreeMap<String, u32> {
 }
 
 /// Lines of one rollout together, in an order that only their content decides.
-fn by_identity(mut lines: Vec<RolloutLine>) -> Vec<Vec<RolloutLine>> {
-    let key = |line: &RolloutLine| match &line.identity {
-        Identity::Named { rollout_id, .. } => rollout_id.as_str().to_owned(),
-        Identity::Gym { task, index, .. } => format!("{task}_g{index}"),
-        Identity::Anonymous => String::new(),
-    };
-    lines.sort_by_cached_key(|line| (key(line), line.text.clone(), line.origin.clone()));
-    lines.chunk_by(|a, b| key(a) == key(b)).map(<[_]>::to_vec).collect()
+fn by_identity(lines: Vec<RolloutLine>) -> impl Iterator<Item = Vec<RolloutLine>> {
+    let mut by_identity: BTreeMap<String, Vec<RolloutLine>> = BTreeMap::new();
+    for line in lines {
+        let key = match &line.identity {
+            Identity::Named { rollout_id, .. } => rollout_id.as_str().to_owned(),
+            Identity::Gym { task, index, .. } => format!("{task}_g{index}"),
+            Identity::Anonymous => String::new(),
+        };
+        by_identity.entry(key).or_default().push(line);
+    }
+    by_identity.into_values().map(|mut lines| {
+        lines.sort_by(|a, b| (&a.text, &a.origin).cmp(&(&b.text, &b.origin)));
+        lines
+    })
 }
 
 struct Named {

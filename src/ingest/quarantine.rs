@@ -1,15 +1,16 @@
 //! Lines of one source, parsed in parallel; what cannot be parsed is set aside, never dropped.
 
 use rayon::prelude::*;
+use serde::Deserialize;
 
 use super::detect::Found;
 use super::lines::{Lines, Unreadable};
+use super::rollouts::without_nan;
 use crate::archive::{Origin, Quarantined, SourceForm};
 use crate::error::Result;
 use crate::finding::Code;
 use crate::id::{CallId, CaptureKey, RolloutId};
 use crate::wire::RecordError;
-use crate::wire::json::{Dialect, Json};
 
 /// Unreadable lines that are listed of one source; more are counted.
 const LISTED: usize = 10_000;
@@ -129,15 +130,23 @@ impl Quarantine {
 
 /// Names what the line is about, as far as it can be told.
 fn identify(entry: &mut Quarantined, form: SourceForm, text: &str) {
-    let Ok(json) = Json::parse(text, Dialect::Python) else { return };
-    let word = |key| json.get(key).and_then(Json::as_str).map(str::to_owned);
-    entry.call_id = word("model_call_id").map(CallId::from);
-    entry.capture_key = word("capture_key").map(CaptureKey::from);
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Names {
+        rollout_id: Option<String>,
+        capture_key: Option<String>,
+        model_call_id: Option<String>,
+    }
+    let Ok(names) = serde_json::from_str::<Names>(&without_nan(text)) else { return };
+    entry.call_id = names.model_call_id.map(CallId::from);
+    entry.capture_key = names.capture_key.map(CaptureKey::from);
+    let rollout_id = names.rollout_id.map(RolloutId::from);
     match form {
-        SourceForm::Rollouts | SourceForm::Trace => {
-            entry.rollout_id = word("rollout_id").map(RolloutId::from);
-        }
+        SourceForm::Rollouts | SourceForm::Trace => entry.rollout_id = rollout_id,
         // Schema 2 and the store call the capture scope by this name.
-        _ => entry.capture_key = entry.capture_key.take().or(word("rollout_id").map(Into::into)),
+        _ if entry.capture_key.is_none() => {
+            entry.capture_key = rollout_id.map(|id| id.as_str().into());
+        }
+        _ => {}
     }
 }

@@ -194,10 +194,7 @@ mod tests {
             ("[1]", None),
         ] {
             let line = format!(r#"{{"_ng_task_index":3,"_ng_rollout_index":1,"reward":{text}}}"#);
-            let parsed = parse(&line).map(|line| line.reward);
-            // A number beyond the doubles is not JSON to begin with.
-            let expected = if text == "1e999" { Err(Code::MalformedJson) } else { Ok(reward) };
-            assert!(parsed == expected || parsed == Ok(reward), "{text}: {parsed:?}");
+            assert_eq!(parse(&line).map(|line| line.reward), Ok(reward), "{text}");
         }
     }
 

@@ -173,21 +173,21 @@ fn claim(
 
 /// One receipt per scope. Of receipts that contradict each other none is believed.
 fn unique(
-    mut receipts: Vec<ReceiptLine>,
+    receipts: Vec<ReceiptLine>,
     quarantine: &mut Quarantine,
 ) -> BTreeMap<CaptureKey, ReceiptLine> {
-    receipts.sort_by(|a, b| {
-        (&a.receipt.scope, &a.text, &a.origin).cmp(&(&b.receipt.scope, &b.text, &b.origin))
-    });
+    let mut by_scope: BTreeMap<CaptureKey, Vec<ReceiptLine>> = BTreeMap::new();
+    for line in receipts {
+        by_scope.entry(line.receipt.scope.as_str().into()).or_default().push(line);
+    }
     let mut unique = BTreeMap::new();
-    for group in receipts.chunk_by(|a, b| a.receipt.scope == b.receipt.scope) {
-        let [first, others @ ..] = group else { continue };
-        if others.iter().all(|other| other.text == first.text) {
-            unique.insert(CaptureKey::from(first.receipt.scope.as_str()), first.clone());
+    for (key, mut lines) in by_scope {
+        if lines.iter().all(|line| line.text == lines[0].text) {
+            unique.extend(lines.pop().map(|line| (key, line)));
             continue;
         }
-        for line in group {
-            let message = format!("receipts of scope {} contradict each other", line.receipt.scope);
+        for line in lines {
+            let message = format!("receipts of scope {key} contradict each other");
             let why = Rejected::new(Code::ConflictingRecord, message);
             quarantine.line(&line.origin, SourceForm::Receipts, &line.text, why);
         }

@@ -2,8 +2,7 @@
 
 use std::fmt::Write;
 
-use super::canonical::{self, Spelling};
-use super::json::Json;
+use super::canonical;
 
 /// `repr(text)`.
 pub(super) fn repr_str(text: &str) -> String {
@@ -48,10 +47,20 @@ fn printable(c: char) -> bool {
 
 /// `repr(x)`.
 pub(super) fn repr_f64(x: f64) -> String {
-    canonical::text(&Json::Float(x), Spelling::Python).unwrap_or_else(|_| {
-        let infinite = if x > 0.0 { "inf" } else { "-inf" };
-        if x.is_nan() { "nan" } else { infinite }.to_owned()
-    })
+    if x.is_nan() {
+        return "nan".into();
+    }
+    if x.is_infinite() {
+        return if x > 0.0 { "inf".into() } else { "-inf".into() };
+    }
+    let scientific = format!("{x:e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if x == 0.0 || (-4..16).contains(&exponent) {
+        return format!("{x:?}");
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{digits}e{sign}{:02}", exponent.abs())
 }
 
 /// `int(text)`: surrounding white space, a sign, decimal digits of any script, single underscores
