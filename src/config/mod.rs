@@ -1,5 +1,7 @@
 //! Settings of the later stages as plain values.
 
+pub mod loss;
+
 use std::num::NonZeroU32;
 
 use serde::{Deserialize, Serialize};
