@@ -72,12 +72,15 @@ Every command has its own examples: forestctl COMMAND --help
 );
 
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Everywhere")]
 struct Global {
-    /// How results are printed on stdout
+    /// How results are printed on stdout: human, json, jsonl, or csv
     #[arg(long, global = true, value_enum, default_value_t, value_name = "FORMAT")]
+    #[arg(hide_possible_values = true)]
     format: Format,
-    /// When to colour; NO_COLOR is honoured
+    /// When to colour: auto, always, or never; NO_COLOR is honoured
     #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
+    #[arg(hide_possible_values = true)]
     color: ColorChoice,
     /// Worker threads; 0 means one per core. Results are the same bytes for any number
     #[arg(short, long, global = true, default_value_t = 0, value_name = "N")]

@@ -89,6 +89,16 @@ codes! {
             => "Write the receipt again from the ledger, or capture again.";
         MalformedRollout "malformed_rollout" Error "A rollouts line lacks what identifies a logical rollout."
             => "Each line needs group_id, rollout_id, slot, group_size and capture_key, or Gym's _ng_task_index and _ng_rollout_index.";
+        LineTooLong "line_too_long" Error "A line is longer than any record can be."
+            => "Records end with a line break; look for a file that was joined or written without them.";
+        UnreadableSource "unreadable_source" Error "A source file cannot be decompressed or read to its end."
+            => "The file was cut or damaged; copy it again. What was read before that point is in the archive.";
+        QuarantineFull "quarantine_full" Error "A source has more unreadable lines than the quarantine lists."
+            => "The file is probably not a capture, or is damaged as a whole.";
+        SupersededAttempt "superseded_attempt" Warning "An earlier attempt at a rollout was captured, and a later one fills its slot."
+            => "Nothing to do: only the attempt that the rollout names is archived.";
+        MediaNotRead "media_not_read" Warning "The sources hold media, which this version does not read."
+            => "Calls with media are archived without their tensors; do not train on them as if they were text.";
         TokenIdOutOfRange "token_id_out_of_range" Error "A token id does not fit 32 bits."
             => "No tokenizer has such ids; look for a corrupted capture.";
         ConflictingRecord "conflicting_record" Error "Two different records claim one identity."
@@ -273,6 +283,17 @@ impl fmt::Display for Code {
 impl Serialize for Code {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.as_str())
+    }
+}
+
+impl schemars::JsonSchema for Code {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Code".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let words: Vec<&str> = Code::ALL.iter().map(|c| c.as_str()).collect();
+        schemars::json_schema!({ "type": "string", "enum": words })
     }
 }
 

@@ -4,6 +4,7 @@ mod code;
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::id::{CallId, CaptureKey, RolloutId};
@@ -12,7 +13,7 @@ pub use code::{Code, Family};
 
 /// How much a finding weighs. An *error* is evidence that is wrong or contradicts itself; a
 /// *warning* is a capture event that merely masks, or something unknown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// Masks at most; `validate` still exits 0.
@@ -31,7 +32,7 @@ impl fmt::Display for Severity {
 }
 
 /// Where a finding points: a source file and line, or a place in an archive or rows directory.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub struct Location {
     /// File as the user would open it, relative to the archive or as given on the command line.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,7 +95,7 @@ impl fmt::Display for Location {
 }
 
 /// One broken thing: what, how bad, where, in one sentence, and what to do about it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Finding {
     /// Stable code; upstream's word where upstream has one.
     pub code: Code,

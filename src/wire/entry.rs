@@ -8,7 +8,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess,
 use serde_json::value::RawValue;
 
 use super::json::{Dialect, Json};
-use super::staged::RecordError;
+use super::RecordError;
 use crate::finding::Code;
 use crate::id::Digest32;
 

@@ -41,6 +41,9 @@ pub enum Dialect {
 /// Nesting that is followed before a text is refused; orjson's own limit.
 pub const MAX_DEPTH: usize = 254;
 
+/// [`JsonError::reason`] of a number that is JSON, but no finite double.
+pub const OVERFLOW: &str = "number overflows a double";
+
 /// Why a text is not JSON.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason} at byte {offset}")]
@@ -56,7 +59,7 @@ pub struct JsonError {
 impl Json {
     /// Parses a whole text; surrounding white space is allowed.
     pub fn parse(text: &str, dialect: Dialect) -> Result<Json, JsonError> {
-        let mut parser = Parser { bytes: text.as_bytes(), text, at: 0, dialect };
+        let mut parser = Parser::new(text, dialect);
         let value = parser.value(0)?;
         parser.space();
         if parser.at != parser.bytes.len() {
@@ -123,25 +126,30 @@ impl Json {
     }
 }
 
-struct Parser<'a> {
-    bytes: &'a [u8],
-    text: &'a str,
-    at: usize,
+/// Cursor over a text; what reads JSON of a known form without a tree starts here too.
+pub(super) struct Parser<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) text: &'a str,
+    pub(super) at: usize,
     dialect: Dialect,
 }
 
-impl Parser<'_> {
-    fn error(&self, reason: &'static str) -> JsonError {
+impl<'a> Parser<'a> {
+    pub(super) fn new(text: &'a str, dialect: Dialect) -> Self {
+        Parser { bytes: text.as_bytes(), text, at: 0, dialect }
+    }
+
+    pub(super) fn error(&self, reason: &'static str) -> JsonError {
         JsonError { reason, offset: self.at, too_deep: false }
     }
 
-    fn space(&mut self) {
+    pub(super) fn space(&mut self) {
         while matches!(self.bytes.get(self.at), Some(b' ' | b'\t' | b'\n' | b'\r')) {
             self.at += 1;
         }
     }
 
-    fn word(&mut self, word: &str) -> bool {
+    pub(super) fn word(&mut self, word: &str) -> bool {
         let found = self.bytes[self.at..].starts_with(word.as_bytes());
         if found {
             self.at += word.len();
@@ -149,7 +157,7 @@ impl Parser<'_> {
         found
     }
 
-    fn value(&mut self, depth: usize) -> Result<Json, JsonError> {
+    pub(super) fn value(&mut self, depth: usize) -> Result<Json, JsonError> {
         self.space();
         let python = self.dialect == Dialect::Python;
         match self.bytes.get(self.at) {
@@ -299,7 +307,7 @@ impl Parser<'_> {
         }
     }
 
-    fn string(&mut self) -> Result<String, JsonError> {
+    pub(super) fn string(&mut self) -> Result<String, JsonError> {
         self.at += 1;
         let mut out = String::new();
         loop {
@@ -397,7 +405,7 @@ impl Parser<'_> {
         }
         match text.parse::<f64>() {
             Ok(x) if x.is_finite() || self.dialect == Dialect::Python => Ok(Json::Float(x)),
-            _ => Err(self.error("number overflows a double")),
+            _ => Err(self.error(OVERFLOW)),
         }
     }
 

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::fields::{self, Fields, RecordError};
+use super::json::{Dialect, Json};
 use crate::archive::{CaptureFailure, Completion, Mode, OutputItem};
-use crate::id::Digest32;
+use crate::finding::Code;
+use crate::id::{CallId, Digest32};
 
 /// One manifest row (`CallRecord`, `spec/gym-wire.md` a.5), with the seed's schema 3 additions.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,6 +51,8 @@ pub struct CallRecord {
     pub continuation_fingerprint: Option<Digest32>,
     /// Version of the fingerprints, 0 when none were recorded.
     pub fingerprint_version: u64,
+    /// Schema 3: earlier staging owner of a restored call.
+    pub source_capture_key: Option<String>,
     /// Schema 3: how the call ended.
     pub completion: Completion,
     /// Schema 3: served items.
@@ -116,4 +121,185 @@ pub struct Receipt {
     pub failures: Option<Vec<CaptureFailure>>,
     /// Schema 2 completion metadata by call.
     pub calls: Option<BTreeMap<String, CallCompletion>>,
+}
+
+/// How the scored call can have been found.
+const SELECTIONS: [&str; 4] = ["declared", "response_id", "content", "heuristic"];
+
+type Result<T> = std::result::Result<T, RecordError>;
+
+impl Receipt {
+    /// Reads one line: JSON types, names and versions are checked, what the receipt says is not
+    /// ([`Receipt::check`]). Manifest rows keep the versions that they state.
+    ///
+    /// # Errors
+    ///
+    /// `unsupported_schema`, `unsupported_digest` or `unsupported_extras_digest` for another
+    /// version, whatever else is wrong; `malformed_json`; `malformed_receipt` for every other
+    /// fault of form.
+    pub fn parse(line: &str) -> Result<Receipt> {
+        let mut fields = object(line)?;
+        let head = fields.head()?;
+        let schema = head.schema_version;
+        let receipt = Receipt {
+            schema_version: schema,
+            digest_version: head.digest_version,
+            extras_digest_version: head.extras_digest_version,
+            scope: head.scope,
+            reward: fields.optional_lax_float("reward")?,
+            terminal_model_call_id: fields.optional_identifier("terminal_model_call_id")?,
+            manifest: fields.list("manifest", |code, row| {
+                CallRecord::read(Fields::object(code, row)?, schema)
+            })?,
+            capture_poisoned: fields.lax_bool("capture_poisoned", Some(false))?,
+            failure_reason: fields.optional_text("failure_reason")?,
+            terminal_selection: fields.optional_word("terminal_selection", &SELECTIONS)?,
+            terminal_attribution_reason: fields.optional_text("terminal_attribution_reason")?,
+            attempted_call_ids: fields.optional_identifiers("attempted_call_ids")?,
+            pending_call_ids: fields.optional_identifiers("pending_call_ids")?,
+            failures: fields.items("failures", failure)?,
+            calls: match schema {
+                2 => completions(&mut fields)?,
+                _ => None,
+            },
+        };
+        fields.finish()?;
+        Ok(receipt)
+    }
+}
+
+impl CallRecord {
+    /// Reads one manifest row from its own text.
+    ///
+    /// # Errors
+    ///
+    /// `malformed_json` or `malformed_receipt`.
+    pub fn parse(text: &str) -> Result<CallRecord> {
+        Self::read(object(text)?, 2)
+    }
+
+    /// `schema` is the version of the receipt that holds the row, and the row's where the row
+    /// states none.
+    pub(super) fn read(mut fields: Fields, schema: u64) -> Result<CallRecord> {
+        let schema_version = fields.version("schema_version", schema)?;
+        let extended = schema == 3 || schema_version == 3;
+        let record = CallRecord {
+            schema_version,
+            digest_version: fields.version("digest_version", 2)?,
+            extras_digest_version: fields.version("extras_digest_version", 1)?,
+            model_call_id: fields.identifier("model_call_id")?,
+            parent_call_id: fields.optional_identifier("parent_call_id")?,
+            prev_len: fields.length("prev_len")?,
+            delta_len: fields.length("delta_len")?,
+            cum_len: fields.length("cum_len")?,
+            weight_version: fields.length("weight_version")?,
+            digest: fields.digest("digest")?,
+            extras_digest: fields.digest("extras_digest")?,
+            staging_key: fields.identifier("staging_key")?,
+            mode: fields.mode(Some(Mode::TokenIn))?,
+            chain_hash: fields.digest("chain_hash")?,
+            cumulative_hash: fields.digest("cumulative_hash")?,
+            response_id: fields.identifier("response_id")?,
+            admitted_at: fields.optional_float("admitted_at")?,
+            output_fingerprint: fields.optional_digest("output_fingerprint")?,
+            continuation_fingerprint: fields.optional_digest("continuation_fingerprint")?,
+            fingerprint_version: fields.length_or("fingerprint_version", 0)?,
+            source_capture_key: match extended {
+                true => fields.optional_identifier("source_capture_key")?,
+                false => None,
+            },
+            completion: match extended {
+                true => completion(&mut fields)?,
+                false => Completion::Unrecorded,
+            },
+            output_items: match extended {
+                true => fields.items("output_items", output_item)?,
+                false => None,
+            },
+            replay: match extended {
+                true => fields.optional("replay", ReplaySummary::from_json)?,
+                false => None,
+            },
+        };
+        fields.finish()?;
+        Ok(record)
+    }
+}
+
+impl ReplaySummary {
+    fn from_json(code: Code, value: Json) -> Result<ReplaySummary> {
+        let mut fields = Fields::object(code, value)?;
+        let summary = ReplaySummary {
+            normalization_version: fields.length("normalization_version")?,
+            item_count: fields.length("item_count")?,
+            source_digest: fields.digest("source_digest")?,
+            empty_tool_content_digest: fields.optional_digest("empty_tool_content_digest")?,
+            render_digest: fields.optional_digest("render_digest")?,
+        };
+        fields.finish()?;
+        Ok(summary)
+    }
+}
+
+fn object(line: &str) -> Result<Fields> {
+    let value = Json::parse(line, Dialect::Strict)
+        .map_err(|e| RecordError::json(Code::MalformedReceipt, &e))?;
+    Fields::object(Code::MalformedReceipt, value)
+}
+
+/// A source that writes neither key records no completion.
+fn completion(fields: &mut Fields) -> Result<Completion> {
+    if !fields.has("status") && !fields.has("finish_reason") {
+        return Ok(Completion::Unrecorded);
+    }
+    Ok(Completion::Recorded {
+        status: fields.optional_text("status")?,
+        finish_reason: fields.optional_text("finish_reason")?,
+    })
+}
+
+fn output_item(code: Code, value: Json) -> Result<OutputItem> {
+    let mut fields = Fields::object(code, value)?;
+    let item = OutputItem {
+        id: fields.optional_text("id")?,
+        kind: fields.optional_text("type")?,
+        fingerprint: fields.optional_digest("fingerprint")?,
+    };
+    fields.finish()?;
+    Ok(item)
+}
+
+fn failure(code: Code, value: Json) -> Result<CaptureFailure> {
+    let mut fields = Fields::object(code, value)?;
+    fields.version("schema_version", 2)?;
+    let failure = CaptureFailure {
+        call_id: CallId::new(fields.identifier("model_call_id")?),
+        reason: fields.identifier("reason")?,
+    };
+    fields.finish()?;
+    Ok(failure)
+}
+
+fn completions(fields: &mut Fields) -> Result<Option<BTreeMap<String, CallCompletion>>> {
+    let Some(value) = fields.take("calls") else { return Ok(None) };
+    let Json::Dict(calls) = value else {
+        let error = fields::expected(Code::MalformedReceipt, "an object", &value);
+        return Err(error.within("calls"));
+    };
+    let read = |(call, value)| {
+        let entry = call_completion(value).map_err(|e| e.within(&format!("calls.{call}")))?;
+        Ok((call, entry))
+    };
+    calls.into_iter().map(read).collect::<Result<_>>().map(Some)
+}
+
+fn call_completion(value: Json) -> Result<CallCompletion> {
+    let mut fields = Fields::object(Code::MalformedReceipt, value)?;
+    let entry = CallCompletion {
+        completion: completion(&mut fields)?,
+        response_id: fields.optional_text("response_id")?,
+        output_items: fields.items("output_items", output_item)?.unwrap_or_default(),
+    };
+    fields.finish()?;
+    Ok(entry)
 }

@@ -1,5 +1,8 @@
 //! Staged records: one captured call with its token columns, as the worker staged it.
 
+use super::columns::RawRecord;
+use super::digest::EMPTY_EXTRAS_DIGEST;
+use super::fields::{Fields, RecordError};
 use crate::archive::Mode;
 use crate::finding::Code;
 use crate::id::Digest32;
@@ -49,14 +52,57 @@ pub struct StagedRecord {
     pub extras: Option<String>,
 }
 
-/// Why a line is not the record that it should be.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct RecordError {
-    /// Stable code.
-    pub code: Code,
-    /// Field at fault, in wire words.
-    pub field: Option<String>,
-    /// What was found and what was expected.
-    pub message: String,
+impl StagedRecord {
+    /// Reads one line: JSON types, names and versions are checked, the truth of what it says is
+    /// not, so that a changed record can be kept and then reported ([`StagedRecord::check`]).
+    ///
+    /// # Errors
+    ///
+    /// `unsupported_schema`, `unsupported_digest` or `unsupported_extras_digest` for another
+    /// version, whatever else is wrong; `malformed_json`; `invalid_snapshot` for a token id
+    /// outside `0..2^64`; `malformed_record` for every other fault of form.
+    pub fn parse(line: &str) -> Result<StagedRecord, RecordError> {
+        Self::read(RawRecord::parse(line)?)
+    }
+
+    fn read(raw: RawRecord<'_>) -> Result<StagedRecord, RecordError> {
+        let mut fields = Fields::new(Code::MalformedRecord, raw.members);
+        let head = fields.head()?;
+        if let Some(error) = raw.fault {
+            return Err(error);
+        }
+        let source_capture_key = match head.schema_version {
+            3 => fields.optional_identifier("source_capture_key")?,
+            _ => None,
+        };
+        let column = |key| fields.fault(key, "is missing");
+        let token_ids_delta = raw.token_ids.ok_or_else(|| column("token_ids_delta"))?;
+        let token_mask_delta = raw.token_mask.ok_or_else(|| column("token_mask_delta"))?;
+        let generation_log_probs_delta =
+            raw.logprobs.ok_or_else(|| column("generation_log_probs_delta"))?;
+        let record = StagedRecord {
+            schema_version: head.schema_version,
+            digest_version: head.digest_version,
+            extras_digest_version: head.extras_digest_version,
+            scope: head.scope,
+            source_capture_key,
+            model_call_id: fields.identifier("model_call_id")?,
+            parent_call_id: fields.optional_identifier("parent_call_id")?,
+            mode: fields.mode(None)?,
+            prev_len: fields.length("prev_len")?,
+            delta_len: fields.length("delta_len")?,
+            cum_len: fields.length("cum_len")?,
+            weight_version: fields.length("weight_version")?,
+            digest: fields.digest("digest")?,
+            token_ids_delta,
+            token_mask_delta,
+            generation_log_probs_delta,
+            extras_digest: fields.digest_or("extras_digest", EMPTY_EXTRAS_DIGEST)?,
+            chain_hash: fields.digest("chain_hash")?,
+            cumulative_hash: fields.digest("cumulative_hash")?,
+            extras: raw.extras.map(str::to_owned),
+        };
+        fields.finish()?;
+        Ok(record)
+    }
 }

@@ -1,3 +1,5 @@
-//! Integration tests, one module per area, in one binary.
+//! One integration binary; a module per area.
 
+mod generated;
+mod wire_staged;
 mod wire_store;

@@ -1,0 +1,159 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_forestctl_global_optspecs
+    string join \n format= color= j/jobs= q/quiet v/verbose h/help V/version
+end
+
+function __fish_forestctl_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_forestctl_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_forestctl_using_subcommand
+    set -l cmd (__fish_forestctl_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c forestctl -n "__fish_forestctl_needs_command" -l format -d 'How results are printed on stdout' -r -f -a "human\t'For reading; not stable'
+json\t'One versioned JSON document'
+jsonl\t'One JSON object per item and line'
+csv\t'A table with a header line'"
+complete -c forestctl -n "__fish_forestctl_needs_command" -l color -d 'When to colour; NO_COLOR is honoured' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c forestctl -n "__fish_forestctl_needs_command" -s j -l jobs -d 'Worker threads; 0 means one per core. Results are the same bytes for any number' -r
+complete -c forestctl -n "__fish_forestctl_needs_command" -s q -l quiet -d 'Say only what is asked for; exit codes stay'
+complete -c forestctl -n "__fish_forestctl_needs_command" -s v -l verbose -d 'Log what is being done; twice for details'
+complete -c forestctl -n "__fish_forestctl_needs_command" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c forestctl -n "__fish_forestctl_needs_command" -s V -l version -d 'Print version'
+complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "ingest" -d 'Read captures into an archive'
+complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "validate" -d 'Prove an archive: digests, lengths, lineage, completeness'
+complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "select" -d 'Choose the calls that train, with a verdict and reason for every rollout'
+complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "build-rows" -d 'Turn selected calls into training rows, with masks, padding, and advantages'
+complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "step" -d 'Run one GRPO optimizer step on rows'
+complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "completions" -d 'Print shell completions'
+complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "man" -d 'Print a man page'
+complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "generated" -d 'Write the generated files of the repository'
+complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c forestctl -n "__fish_forestctl_using_subcommand ingest" -s o -l output -d 'The archive to write' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand ingest" -l format -d 'How results are printed on stdout' -r -f -a "human\t'For reading; not stable'
+json\t'One versioned JSON document'
+jsonl\t'One JSON object per item and line'
+csv\t'A table with a header line'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand ingest" -l color -d 'When to colour; NO_COLOR is honoured' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand ingest" -s j -l jobs -d 'Worker threads; 0 means one per core. Results are the same bytes for any number' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand ingest" -l force -d 'Replace an existing archive'
+complete -c forestctl -n "__fish_forestctl_using_subcommand ingest" -s q -l quiet -d 'Say only what is asked for; exit codes stay'
+complete -c forestctl -n "__fish_forestctl_using_subcommand ingest" -s v -l verbose -d 'Log what is being done; twice for details'
+complete -c forestctl -n "__fish_forestctl_using_subcommand ingest" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c forestctl -n "__fish_forestctl_using_subcommand ingest" -s V -l version -d 'Print version'
+complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -l format -d 'How results are printed on stdout' -r -f -a "human\t'For reading; not stable'
+json\t'One versioned JSON document'
+jsonl\t'One JSON object per item and line'
+csv\t'A table with a header line'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -l color -d 'When to colour; NO_COLOR is honoured' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -s j -l jobs -d 'Worker threads; 0 means one per core. Results are the same bytes for any number' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -s q -l quiet -d 'Say only what is asked for; exit codes stay'
+complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -s v -l verbose -d 'Log what is being done; twice for details'
+complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -s V -l version -d 'Print version'
+complete -c forestctl -n "__fish_forestctl_using_subcommand select" -l format -d 'How results are printed on stdout' -r -f -a "human\t'For reading; not stable'
+json\t'One versioned JSON document'
+jsonl\t'One JSON object per item and line'
+csv\t'A table with a header line'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand select" -l color -d 'When to colour; NO_COLOR is honoured' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand select" -s j -l jobs -d 'Worker threads; 0 means one per core. Results are the same bytes for any number' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand select" -s q -l quiet -d 'Say only what is asked for; exit codes stay'
+complete -c forestctl -n "__fish_forestctl_using_subcommand select" -s v -l verbose -d 'Log what is being done; twice for details'
+complete -c forestctl -n "__fish_forestctl_using_subcommand select" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c forestctl -n "__fish_forestctl_using_subcommand select" -s V -l version -d 'Print version'
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -s o -l output -d 'The rows directory to write' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l format -d 'How results are printed on stdout' -r -f -a "human\t'For reading; not stable'
+json\t'One versioned JSON document'
+jsonl\t'One JSON object per item and line'
+csv\t'A table with a header line'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l color -d 'When to colour; NO_COLOR is honoured' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -s j -l jobs -d 'Worker threads; 0 means one per core. Results are the same bytes for any number' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l force -d 'Replace existing rows'
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -s q -l quiet -d 'Say only what is asked for; exit codes stay'
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -s v -l verbose -d 'Log what is being done; twice for details'
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -s V -l version -d 'Print version'
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l model -d 'Hugging Face model directory: config.json and safetensors' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -s o -l output -d 'The checkpoint directory to write' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l format -d 'How results are printed on stdout' -r -f -a "human\t'For reading; not stable'
+json\t'One versioned JSON document'
+jsonl\t'One JSON object per item and line'
+csv\t'A table with a header line'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l color -d 'When to colour; NO_COLOR is honoured' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -s j -l jobs -d 'Worker threads; 0 means one per core. Results are the same bytes for any number' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l force -d 'Replace an existing checkpoint'
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -s q -l quiet -d 'Say only what is asked for; exit codes stay'
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -s v -l verbose -d 'Log what is being done; twice for details'
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -s V -l version -d 'Print version'
+complete -c forestctl -n "__fish_forestctl_using_subcommand completions" -l format -d 'How results are printed on stdout' -r -f -a "human\t'For reading; not stable'
+json\t'One versioned JSON document'
+jsonl\t'One JSON object per item and line'
+csv\t'A table with a header line'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand completions" -l color -d 'When to colour; NO_COLOR is honoured' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand completions" -s j -l jobs -d 'Worker threads; 0 means one per core. Results are the same bytes for any number' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand completions" -s q -l quiet -d 'Say only what is asked for; exit codes stay'
+complete -c forestctl -n "__fish_forestctl_using_subcommand completions" -s v -l verbose -d 'Log what is being done; twice for details'
+complete -c forestctl -n "__fish_forestctl_using_subcommand completions" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c forestctl -n "__fish_forestctl_using_subcommand completions" -s V -l version -d 'Print version'
+complete -c forestctl -n "__fish_forestctl_using_subcommand man" -l format -d 'How results are printed on stdout' -r -f -a "human\t'For reading; not stable'
+json\t'One versioned JSON document'
+jsonl\t'One JSON object per item and line'
+csv\t'A table with a header line'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand man" -l color -d 'When to colour; NO_COLOR is honoured' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand man" -s j -l jobs -d 'Worker threads; 0 means one per core. Results are the same bytes for any number' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand man" -s q -l quiet -d 'Say only what is asked for; exit codes stay'
+complete -c forestctl -n "__fish_forestctl_using_subcommand man" -s v -l verbose -d 'Log what is being done; twice for details'
+complete -c forestctl -n "__fish_forestctl_using_subcommand man" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c forestctl -n "__fish_forestctl_using_subcommand man" -s V -l version -d 'Print version'
+complete -c forestctl -n "__fish_forestctl_using_subcommand generated" -l format -d 'How results are printed on stdout' -r -f -a "human\t'For reading; not stable'
+json\t'One versioned JSON document'
+jsonl\t'One JSON object per item and line'
+csv\t'A table with a header line'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand generated" -l color -d 'When to colour; NO_COLOR is honoured' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand generated" -s j -l jobs -d 'Worker threads; 0 means one per core. Results are the same bytes for any number' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand generated" -s q -l quiet -d 'Say only what is asked for; exit codes stay'
+complete -c forestctl -n "__fish_forestctl_using_subcommand generated" -s v -l verbose -d 'Log what is being done; twice for details'
+complete -c forestctl -n "__fish_forestctl_using_subcommand generated" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c forestctl -n "__fish_forestctl_using_subcommand generated" -s V -l version -d 'Print version'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows step completions man generated help" -f -a "ingest" -d 'Read captures into an archive'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows step completions man generated help" -f -a "validate" -d 'Prove an archive: digests, lengths, lineage, completeness'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows step completions man generated help" -f -a "select" -d 'Choose the calls that train, with a verdict and reason for every rollout'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows step completions man generated help" -f -a "build-rows" -d 'Turn selected calls into training rows, with masks, padding, and advantages'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows step completions man generated help" -f -a "step" -d 'Run one GRPO optimizer step on rows'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows step completions man generated help" -f -a "completions" -d 'Print shell completions'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows step completions man generated help" -f -a "man" -d 'Print a man page'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows step completions man generated help" -f -a "generated" -d 'Write the generated files of the repository'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows step completions man generated help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

@@ -1,0 +1,407 @@
+#compdef forestctl
+
+autoload -U is-at-least
+
+_forestctl() {
+    typeset -A opt_args
+    typeset -a _arguments_options
+    local ret=1
+
+    if is-at-least 5.2; then
+        _arguments_options=(-s -S -C)
+    else
+        _arguments_options=(-s -C)
+    fi
+
+    local context curcontext="$curcontext" state line
+    _arguments "${_arguments_options[@]}" : \
+'--format=[How results are printed on stdout]:FORMAT:((human\:"For reading; not stable"
+json\:"One versioned JSON document"
+jsonl\:"One JSON object per item and line"
+csv\:"A table with a header line"))' \
+'--color=[When to colour; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+always\:"Always"
+never\:"Never"))' \
+'-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--jobs=[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'(-v --verbose)-q[Say only what is asked for; exit codes stay]' \
+'(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
+'*-v[Log what is being done; twice for details]' \
+'*--verbose[Log what is being done; twice for details]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'-V[Print version]' \
+'--version[Print version]' \
+":: :_forestctl_commands" \
+"*::: :->forestctl" \
+&& ret=0
+    case $state in
+    (forestctl)
+        words=($line[1] "${words[@]}")
+        (( CURRENT += 1 ))
+        curcontext="${curcontext%:*:*}:forestctl-command-$line[1]:"
+        case $line[1] in
+            (ingest)
+_arguments "${_arguments_options[@]}" : \
+'-o+[The archive to write]:ARCHIVE:_files' \
+'--output=[The archive to write]:ARCHIVE:_files' \
+'--format=[How results are printed on stdout]:FORMAT:((human\:"For reading; not stable"
+json\:"One versioned JSON document"
+jsonl\:"One JSON object per item and line"
+csv\:"A table with a header line"))' \
+'--color=[When to colour; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+always\:"Always"
+never\:"Never"))' \
+'-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--jobs=[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--force[Replace an existing archive]' \
+'(-v --verbose)-q[Say only what is asked for; exit codes stay]' \
+'(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
+'*-v[Log what is being done; twice for details]' \
+'*--verbose[Log what is being done; twice for details]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'-V[Print version]' \
+'--version[Print version]' \
+'*::sources -- Files or folders of captures\: staged records with receipts, a Gym file store, Gym rollouts:_files' \
+&& ret=0
+;;
+(validate)
+_arguments "${_arguments_options[@]}" : \
+'--format=[How results are printed on stdout]:FORMAT:((human\:"For reading; not stable"
+json\:"One versioned JSON document"
+jsonl\:"One JSON object per item and line"
+csv\:"A table with a header line"))' \
+'--color=[When to colour; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+always\:"Always"
+never\:"Never"))' \
+'-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--jobs=[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'(-v --verbose)-q[Say only what is asked for; exit codes stay]' \
+'(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
+'*-v[Log what is being done; twice for details]' \
+'*--verbose[Log what is being done; twice for details]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'-V[Print version]' \
+'--version[Print version]' \
+':archive -- The archive:_files' \
+&& ret=0
+;;
+(select)
+_arguments "${_arguments_options[@]}" : \
+'--format=[How results are printed on stdout]:FORMAT:((human\:"For reading; not stable"
+json\:"One versioned JSON document"
+jsonl\:"One JSON object per item and line"
+csv\:"A table with a header line"))' \
+'--color=[When to colour; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+always\:"Always"
+never\:"Never"))' \
+'-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--jobs=[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'(-v --verbose)-q[Say only what is asked for; exit codes stay]' \
+'(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
+'*-v[Log what is being done; twice for details]' \
+'*--verbose[Log what is being done; twice for details]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'-V[Print version]' \
+'--version[Print version]' \
+':archive -- The archive:_files' \
+&& ret=0
+;;
+(build-rows)
+_arguments "${_arguments_options[@]}" : \
+'-o+[The rows directory to write]:ROWS:_files' \
+'--output=[The rows directory to write]:ROWS:_files' \
+'--format=[How results are printed on stdout]:FORMAT:((human\:"For reading; not stable"
+json\:"One versioned JSON document"
+jsonl\:"One JSON object per item and line"
+csv\:"A table with a header line"))' \
+'--color=[When to colour; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+always\:"Always"
+never\:"Never"))' \
+'-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--jobs=[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--force[Replace existing rows]' \
+'(-v --verbose)-q[Say only what is asked for; exit codes stay]' \
+'(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
+'*-v[Log what is being done; twice for details]' \
+'*--verbose[Log what is being done; twice for details]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'-V[Print version]' \
+'--version[Print version]' \
+':archive -- The archive:_files' \
+&& ret=0
+;;
+(step)
+_arguments "${_arguments_options[@]}" : \
+'--model=[Hugging Face model directory\: config.json and safetensors]:DIR:_files' \
+'-o+[The checkpoint directory to write]:CKPT:_files' \
+'--output=[The checkpoint directory to write]:CKPT:_files' \
+'--format=[How results are printed on stdout]:FORMAT:((human\:"For reading; not stable"
+json\:"One versioned JSON document"
+jsonl\:"One JSON object per item and line"
+csv\:"A table with a header line"))' \
+'--color=[When to colour; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+always\:"Always"
+never\:"Never"))' \
+'-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--jobs=[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--force[Replace an existing checkpoint]' \
+'(-v --verbose)-q[Say only what is asked for; exit codes stay]' \
+'(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
+'*-v[Log what is being done; twice for details]' \
+'*--verbose[Log what is being done; twice for details]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'-V[Print version]' \
+'--version[Print version]' \
+':rows -- The rows directory:_files' \
+&& ret=0
+;;
+(completions)
+_arguments "${_arguments_options[@]}" : \
+'--format=[How results are printed on stdout]:FORMAT:((human\:"For reading; not stable"
+json\:"One versioned JSON document"
+jsonl\:"One JSON object per item and line"
+csv\:"A table with a header line"))' \
+'--color=[When to colour; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+always\:"Always"
+never\:"Never"))' \
+'-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--jobs=[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'(-v --verbose)-q[Say only what is asked for; exit codes stay]' \
+'(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
+'*-v[Log what is being done; twice for details]' \
+'*--verbose[Log what is being done; twice for details]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'-V[Print version]' \
+'--version[Print version]' \
+':shell -- Shell to complete for:(bash elvish fish powershell zsh)' \
+&& ret=0
+;;
+(man)
+_arguments "${_arguments_options[@]}" : \
+'--format=[How results are printed on stdout]:FORMAT:((human\:"For reading; not stable"
+json\:"One versioned JSON document"
+jsonl\:"One JSON object per item and line"
+csv\:"A table with a header line"))' \
+'--color=[When to colour; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+always\:"Always"
+never\:"Never"))' \
+'-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--jobs=[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'(-v --verbose)-q[Say only what is asked for; exit codes stay]' \
+'(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
+'*-v[Log what is being done; twice for details]' \
+'*--verbose[Log what is being done; twice for details]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'-V[Print version]' \
+'--version[Print version]' \
+'::page -- Command to print the page of; without it, the page of forestctl itself:_default' \
+&& ret=0
+;;
+(generated)
+_arguments "${_arguments_options[@]}" : \
+'--format=[How results are printed on stdout]:FORMAT:((human\:"For reading; not stable"
+json\:"One versioned JSON document"
+jsonl\:"One JSON object per item and line"
+csv\:"A table with a header line"))' \
+'--color=[When to colour; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+always\:"Always"
+never\:"Never"))' \
+'-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--jobs=[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'(-v --verbose)-q[Say only what is asked for; exit codes stay]' \
+'(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
+'*-v[Log what is being done; twice for details]' \
+'*--verbose[Log what is being done; twice for details]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'-V[Print version]' \
+'--version[Print version]' \
+'::root -- Repository root:_files' \
+&& ret=0
+;;
+(help)
+_arguments "${_arguments_options[@]}" : \
+":: :_forestctl__subcmd__help_commands" \
+"*::: :->help" \
+&& ret=0
+
+    case $state in
+    (help)
+        words=($line[1] "${words[@]}")
+        (( CURRENT += 1 ))
+        curcontext="${curcontext%:*:*}:forestctl-help-command-$line[1]:"
+        case $line[1] in
+            (ingest)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+(validate)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+(select)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+(build-rows)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+(step)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+(completions)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+(man)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+(generated)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+(help)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+        esac
+    ;;
+esac
+;;
+        esac
+    ;;
+esac
+}
+
+(( $+functions[_forestctl_commands] )) ||
+_forestctl_commands() {
+    local commands; commands=(
+'ingest:Read captures into an archive' \
+'validate:Prove an archive\: digests, lengths, lineage, completeness' \
+'select:Choose the calls that train, with a verdict and reason for every rollout' \
+'build-rows:Turn selected calls into training rows, with masks, padding, and advantages' \
+'step:Run one GRPO optimizer step on rows' \
+'completions:Print shell completions' \
+'man:Print a man page' \
+'generated:Write the generated files of the repository' \
+'help:Print this message or the help of the given subcommand(s)' \
+    )
+    _describe -t commands 'forestctl commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__build-rows_commands] )) ||
+_forestctl__subcmd__build-rows_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl build-rows commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__completions_commands] )) ||
+_forestctl__subcmd__completions_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl completions commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__generated_commands] )) ||
+_forestctl__subcmd__generated_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl generated commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__help_commands] )) ||
+_forestctl__subcmd__help_commands() {
+    local commands; commands=(
+'ingest:Read captures into an archive' \
+'validate:Prove an archive\: digests, lengths, lineage, completeness' \
+'select:Choose the calls that train, with a verdict and reason for every rollout' \
+'build-rows:Turn selected calls into training rows, with masks, padding, and advantages' \
+'step:Run one GRPO optimizer step on rows' \
+'completions:Print shell completions' \
+'man:Print a man page' \
+'generated:Write the generated files of the repository' \
+'help:Print this message or the help of the given subcommand(s)' \
+    )
+    _describe -t commands 'forestctl help commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__help__subcmd__build-rows_commands] )) ||
+_forestctl__subcmd__help__subcmd__build-rows_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl help build-rows commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__help__subcmd__completions_commands] )) ||
+_forestctl__subcmd__help__subcmd__completions_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl help completions commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__help__subcmd__generated_commands] )) ||
+_forestctl__subcmd__help__subcmd__generated_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl help generated commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__help__subcmd__help_commands] )) ||
+_forestctl__subcmd__help__subcmd__help_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl help help commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__help__subcmd__ingest_commands] )) ||
+_forestctl__subcmd__help__subcmd__ingest_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl help ingest commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__help__subcmd__man_commands] )) ||
+_forestctl__subcmd__help__subcmd__man_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl help man commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__help__subcmd__select_commands] )) ||
+_forestctl__subcmd__help__subcmd__select_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl help select commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__help__subcmd__step_commands] )) ||
+_forestctl__subcmd__help__subcmd__step_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl help step commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__help__subcmd__validate_commands] )) ||
+_forestctl__subcmd__help__subcmd__validate_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl help validate commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__ingest_commands] )) ||
+_forestctl__subcmd__ingest_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl ingest commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__man_commands] )) ||
+_forestctl__subcmd__man_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl man commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__select_commands] )) ||
+_forestctl__subcmd__select_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl select commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__step_commands] )) ||
+_forestctl__subcmd__step_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl step commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__validate_commands] )) ||
+_forestctl__subcmd__validate_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl validate commands' commands "$@"
+}
+
+if [ "$funcstack[1]" = "_forestctl" ]; then
+    _forestctl "$@"
+else
+    compdef _forestctl forestctl
+fi
