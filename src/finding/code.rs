@@ -263,6 +263,8 @@ codes! {
             => "The envelope is nrlre1:<dtype>:<tokens>x<layers>x<topk>:<base64>.";
         Overlong "overlong" Warning "A selected generation stopped at a length limit and overlong filtering is on."
             => "The rollout's rows carry no loss. Raise the limit, or turn filtering off.";
+        SeqLogprobError "seq_logprob_error" Warning "The pooled sequence error of the rollout is above its threshold."
+            => "The rollout's rows carry no loss. Training and sampling disagree on its tokens; look at the error metrics.";
         EnvironmentMasked "environment_masked" Warning "The environment asked to mask this rollout (mask_sample)."
             => "Nothing to do: the environment judged its own sample invalid.";
     }

@@ -1,1 +1,116 @@
-//! (in progress)
+//! Sources to groups: finds capture files, reads them line by line, joins them by scope.
+
+mod detect;
+mod inline;
+mod join;
+mod lines;
+mod quarantine;
+mod rollouts;
+mod scope;
+mod served;
+mod staged;
+mod trace;
+
+use std::fs::File;
+use std::path::PathBuf;
+
+use detect::Found;
+use quarantine::Quarantine;
+use rollouts::RolloutLine;
+use staged::{ReceiptLine, Record};
+
+pub use lines::MAX_LINE;
+
+use crate::archive::Origin;
+pub use crate::archive::{Ingested, Quarantined, SourceFile, SourceForm};
+use crate::error::{Error, Result};
+use crate::finding::{Code, Finding, Location};
+use crate::id::Digest32;
+
+/// Reads every capture below `sources`.
+///
+/// What comes out depends on the lines alone, not on their order or on how they are spread over
+/// files; only origins and the list of sources tell those apart.
+///
+/// # Errors
+///
+/// A source that is not there or cannot be opened; [`crate::error::Kind::Nothing`] when there is
+/// no capture at all. Broken lines and files are quarantined, not errors.
+pub fn read(sources: &[PathBuf]) -> Result<Ingested> {
+    let found = detect::find(sources)?;
+    let mut quarantine = Quarantine::default();
+    let mut findings = Vec::new();
+    let mut records: Vec<Record> = Vec::new();
+    let mut receipts: Vec<ReceiptLine> = Vec::new();
+    let mut rollouts: Vec<RolloutLine> = Vec::new();
+    for file in &found {
+        match file.form {
+            SourceForm::Staged => records.extend(quarantine.parse(file, Record::parse)?),
+            SourceForm::Receipts => receipts.extend(quarantine.parse(file, ReceiptLine::parse)?),
+            SourceForm::Rollouts => rollouts.extend(quarantine.parse(file, RolloutLine::parse)?),
+            SourceForm::Trace => rollouts.extend(read_trace(file, &mut quarantine)?),
+            SourceForm::Media => findings.push(media(file)),
+            SourceForm::Store
+            | SourceForm::StoreSibling
+            | SourceForm::Lineage
+            | SourceForm::Ignored => {}
+        }
+    }
+    let scopes = staged::scopes(records, receipts, &mut quarantine);
+    let (groups, more) = join::groups(rollouts, scopes, &mut quarantine);
+    findings.extend(more);
+    let quarantine = quarantine.into_sorted();
+    let captured = groups.iter().flat_map(|group| &group.rollouts).any(|rollout| {
+        !rollout.calls.is_empty()
+            || !rollout.ledger.attempted.is_empty()
+            || rollout.ledger.receipt.is_some()
+    });
+    if !captured && quarantine.is_empty() {
+        return Err(nothing(&found));
+    }
+    let sources = found.into_iter().map(source).collect::<Result<_>>()?;
+    Ok(Ingested { groups, findings, quarantine, sources })
+}
+
+fn read_trace(file: &Found, quarantine: &mut Quarantine) -> Result<Option<RolloutLine>> {
+    let origin = Origin { file: file.name.clone(), line: 1 };
+    let read = lines::document(&file.path)?;
+    Ok(match read.map_err(Into::into).and_then(|text| trace::line(&text, origin)) {
+        Ok(line) => Some(line),
+        Err(why) => {
+            quarantine.file(&file.name, why);
+            None
+        }
+    })
+}
+
+fn media(file: &Found) -> Finding {
+    let location = Location { file: Some(file.name.clone()), ..Location::default() };
+    Finding::new(Code::MediaNotRead, format!("{} is left out", file.name)).at(location)
+}
+
+fn nothing(found: &[Found]) -> Error {
+    let message = match found {
+        [] => "the sources hold no file".to_owned(),
+        [only] => format!("{} is not a capture", only.name),
+        more => format!("none of the {} files among the sources is a capture", more.len()),
+    };
+    Error::nothing(message).help(
+        "Give a folder with staged*.jsonl, receipts*.jsonl and rollouts*.jsonl, a Gym store \
+         (*.tokens.jsonl), or rollouts whose output items carry token arrays",
+    )
+}
+
+fn source(found: Found) -> Result<SourceFile> {
+    let read = !matches!(found.form, SourceForm::Ignored | SourceForm::Media);
+    let blake3 = read.then(|| hash(&found)).transpose()?;
+    Ok(SourceFile { path: found.name, form: found.form, bytes: found.bytes, blake3 })
+}
+
+fn hash(found: &Found) -> Result<Digest32> {
+    let mut hasher = blake3::Hasher::new();
+    File::open(&found.path)
+        .and_then(|file| hasher.update_reader(file).map(|_| ()))
+        .map_err(|e| Error::io("cannot read", &found.path, e))?;
+    Ok(Digest32(*hasher.finalize().as_bytes()))
+}

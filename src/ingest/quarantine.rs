@@ -61,6 +61,11 @@ impl Quarantine {
         self.entries.push(Quarantined::new(name, None, why.code, why.message));
     }
 
+    /// Sets aside what is neither one line nor one file.
+    pub fn entry(&mut self, entry: Quarantined) {
+        self.entries.push(entry);
+    }
+
     /// Everything set aside, in order of source and line.
     pub fn into_sorted(mut self) -> Vec<Quarantined> {
         self.entries.sort_by(|a, b| {

@@ -10,6 +10,7 @@ use super::quarantine::Rejected;
 use crate::archive::Origin;
 use crate::finding::Code;
 use crate::id::{CaptureKey, GroupId, RolloutId};
+use crate::wire::fingerprint::TOKEN_FIELDS;
 
 /// One line of a rollouts file.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,10 +47,6 @@ pub(super) enum Identity {
 
 /// Members of a JSON object, each as its own text.
 pub(super) type Members<'a> = BTreeMap<String, &'a RawValue>;
-
-/// Keys that carry tokens on an output item (`spec/gym-wire.md` c.3).
-pub(super) const TOKEN_KEYS: [&str; 4] =
-    ["prompt_token_ids", "generation_token_ids", "generation_log_probs", "routed_experts"];
 
 impl RolloutLine {
     pub fn parse(line: &str, origin: Origin) -> Result<Self, Rejected> {
@@ -122,7 +119,7 @@ fn strip(line: &Members) -> Option<String> {
             continue;
         };
         inline |= members.contains_key("generation_token_ids");
-        members.retain(|key, _| !TOKEN_KEYS.contains(&key.as_str()));
+        members.retain(|key, _| !TOKEN_FIELDS.contains(&key.as_str()));
         items.push(serde_json::value::to_raw_value(&members).ok()?);
     }
     if !inline {
@@ -206,7 +203,8 @@ mod tests {
 
     #[test]
     fn identities_are_named_or_gyms_or_none() {
-        let named = r#"{"group_id":"g","rollout_id":"g_g1","slot":1,"group_size":2,"capture_key":"g-1"}"#;
+        let named =
+            r#"{"group_id":"g","rollout_id":"g_g1","slot":1,"group_size":2,"capture_key":"g-1"}"#;
         assert!(matches!(parse(named).unwrap().identity, Identity::Named { slot: 1, .. }));
         let gym = r#"{"_ng_task_index":3,"_ng_rollout_index":1,"_ng_attempt_index":2}"#;
         let key = CaptureKey::from("3-1-a2");

@@ -1,5 +1,6 @@
 //! Rows: one per path of the selected forest, padded, weighted, and written for training.
 
+pub mod advantage;
 mod columns;
 pub mod manifest;
 pub mod model;

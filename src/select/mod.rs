@@ -1,1 +1,246 @@
-//! (in progress)
+//! Selection: which captured calls train, in which order, and why a rollout does not
+//! (rules 59-80, 85-88).
+
+mod all_captured;
+mod evidence;
+mod index;
+mod judge;
+mod layout;
+mod matching;
+mod returned_history;
+
+use std::collections::BTreeMap;
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+pub use all_captured::AllCaptured;
+pub use returned_history::ReturnedHistory;
+
+use crate::archive::{Completion, Group, Rollout, SourceKind};
+use crate::finding::{Code, Finding};
+use crate::id::{CallId, GroupId, RolloutId};
+
+/// Chooses calls of one rollout and names the scored one.
+pub trait Policy: Sync {
+    /// The word of `--policy`.
+    fn name(&self) -> &'static str;
+
+    /// Chooses. Reads what was captured and the harness's result, and nothing else; whether the
+    /// choice may train is judged afterwards, alike for every policy.
+    fn choose(&self, rollout: &Rollout) -> Choice;
+
+    /// Whether calls pass whose source records no completion status at all.
+    fn accepts_unrecorded_completion(&self) -> bool;
+}
+
+/// What a policy chose.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Choice {
+    /// Calls in selection order, each once.
+    pub calls: Vec<CallId>,
+    /// The scored call; need not be the last one.
+    pub terminal: Option<CallId>,
+    /// Missing, contradictory, duplicated, or ambiguous evidence.
+    pub problems: Vec<Problem>,
+}
+
+/// A reason with the sentence that tells it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Problem {
+    /// The reason.
+    pub reason: Reason,
+    /// What was found and what was expected.
+    pub message: String,
+}
+
+impl Problem {
+    /// A problem of `code` concerning `calls`.
+    pub fn new(code: Code, calls: Vec<CallId>, message: impl Into<String>) -> Self {
+        let reason = Reason { code, calls, capture_reason: None, completion: None };
+        Self { reason, message: message.into() }
+    }
+}
+
+/// The built-in policies.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum,
+)]
+#[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
+pub enum PolicyName {
+    /// Calls whose generations the returned history holds
+    #[default]
+    ReturnedHistory,
+    /// Every recorded call, abandoned retries and branches included
+    AllCaptured,
+}
+
+impl PolicyName {
+    /// The policy of this name.
+    pub fn policy(self) -> &'static dyn Policy {
+        match self {
+            PolicyName::ReturnedHistory => &ReturnedHistory,
+            PolicyName::AllCaptured => &AllCaptured,
+        }
+    }
+}
+
+/// Why a rollout is masked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// Stable code.
+    pub code: Code,
+    /// Calls concerned.
+    pub calls: Vec<CallId>,
+    /// The capture's own word, where a failed capture is the reason.
+    pub capture_reason: Option<String>,
+    /// How the calls ended, where that is the reason.
+    pub completion: Option<Completion>,
+}
+
+/// The verdict on a rollout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Trains.
+    Valid,
+    /// Kept, without loss.
+    Masked,
+}
+
+/// What was selected of one rollout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RolloutSelection {
+    /// The rollout.
+    pub rollout_id: RolloutId,
+    /// Its slot.
+    pub slot: u32,
+    /// Selected calls in selection order; masked rollouts report theirs too.
+    pub calls: Vec<CallId>,
+    /// The scored call.
+    pub terminal: Option<CallId>,
+    /// Why it is masked; empty when it is valid.
+    pub reasons: Vec<Reason>,
+    /// Whether a selected generation stopped at a length limit (rule 108); false without a
+    /// verified layout.
+    pub truncated: bool,
+}
+
+impl RolloutSelection {
+    /// Valid without reasons, masked with some.
+    pub fn verdict(&self) -> Verdict {
+        if self.reasons.is_empty() { Verdict::Valid } else { Verdict::Masked }
+    }
+
+    /// Whether the selection can be laid out as rows of its own. A rollout that only its
+    /// environment masked keeps its verified rows.
+    pub fn has_layout(&self) -> bool {
+        self.reasons.iter().all(|r| r.code == Code::EnvironmentMasked)
+    }
+}
+
+/// What was selected of one prompt group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupSelection {
+    /// The group.
+    pub group_id: GroupId,
+    /// One per rollout, in slot order.
+    pub rollouts: Vec<RolloutSelection>,
+    /// Why the whole group is left out, if it is.
+    pub dropped: Option<Code>,
+}
+
+/// A selection over many groups.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Selection {
+    /// One per group, in the order of the groups.
+    pub groups: Vec<GroupSelection>,
+    /// What is wrong with the evidence, and what masks, in the same order.
+    pub findings: Vec<Finding>,
+}
+
+/// What a selection may rely on beyond the archive.
+#[derive(Clone, Debug, Default)]
+pub struct SelectSettings {
+    /// Take sources of unknown completeness as complete.
+    pub assume_complete: bool,
+    /// Rollouts whose capture validation proved wrong, and the first code that says so.
+    pub invalid: BTreeMap<RolloutId, Code>,
+}
+
+/// Selects calls of every rollout. Groups are independent, and the result does not depend on the
+/// number of threads.
+pub fn select(groups: &[Group], policy: &dyn Policy, settings: &SelectSettings) -> Selection {
+    let parts: Vec<_> =
+        groups.par_iter().map(|group| select_group(group, policy, settings)).collect();
+    let mut selection = Selection::default();
+    for (group, findings) in parts {
+        selection.groups.push(group);
+        selection.findings.extend(findings);
+    }
+    selection
+}
+
+/// Selects calls of one group.
+pub fn select_group(
+    group: &Group,
+    policy: &dyn Policy,
+    settings: &SelectSettings,
+) -> (GroupSelection, Vec<Finding>) {
+    let mut findings = Vec::new();
+    let mut rollouts = Vec::with_capacity(group.rollouts.len());
+    for rollout in &group.rollouts {
+        let (selection, found) = judge::judge(rollout, policy, settings);
+        rollouts.push(selection);
+        findings.extend(found);
+    }
+    let dropped = if let Some(message) = inconsistency(group) {
+        let finding = Finding::new(Code::InconsistentGroup, message);
+        findings.push(at_first_rollout(finding, group));
+        Some(Code::InconsistentGroup)
+    } else if !rollouts.iter().any(RolloutSelection::has_layout) {
+        let message = format!("none of the {} rollouts of {}", rollouts.len(), group.group_id);
+        let message = format!("{message} has a verified layout, so the group is dropped");
+        findings.push(at_first_rollout(Finding::new(Code::NoVerifiedLayout, message), group));
+        Some(Code::NoVerifiedLayout)
+    } else {
+        None
+    };
+    (GroupSelection { group_id: group.group_id.clone(), rollouts, dropped }, findings)
+}
+
+fn at_first_rollout(finding: Finding, group: &Group) -> Finding {
+    match group.rollouts.first() {
+        Some(rollout) => finding.rollout(&rollout.rollout_id),
+        None => finding,
+    }
+}
+
+/// Every slot of a group appears once (rule 122). Gym's own sources know neither the size of a
+/// group nor its slots, only the rollouts that are there.
+fn inconsistency(group: &Group) -> Option<String> {
+    let id = &group.group_id;
+    let first = group.rollouts.first()?;
+    let mut slots: Vec<u32> = group.rollouts.iter().map(|r| r.slot).collect();
+    slots.sort_unstable();
+    if let Some(twice) = slots.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Some(format!("slot {} of {id} is taken by two rollouts", twice[0]));
+    }
+    if let Some(other) = group.rollouts.iter().find(|r| r.group_size != first.group_size) {
+        return Some(format!(
+            "{} says that {id} has {} slots, and {} says {}",
+            first.rollout_id, first.group_size, other.rollout_id, other.group_size
+        ));
+    }
+    if first.source != SourceKind::Staged {
+        return None;
+    }
+    let missing = (0..first.group_size).zip(slots.iter().map(Some).chain(std::iter::repeat(None)));
+    let mut missing = missing.filter(|(slot, found)| *found != Some(slot));
+    if let Some((slot, _)) = missing.next() {
+        return Some(format!("slot {slot} of the {} of {id} is missing", first.group_size));
+    }
+    let beyond = slots.last().filter(|&&slot| slot >= first.group_size)?;
+    Some(format!("{id} has {} slots, and a rollout takes slot {beyond}", first.group_size))
+}

@@ -7,8 +7,8 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::json::{Dialect, Json};
 use super::RecordError;
+use super::json::{Dialect, Json};
 use crate::finding::Code;
 use crate::id::Digest32;
 

@@ -1,0 +1,232 @@
+//! Rollouts lines whose output items carry token arrays: one generated item, one call.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::quarantine::{Quarantine, Rejected};
+use super::rollouts::{Members, RolloutLine, member};
+use super::scope::Scope;
+use super::served::committed;
+use super::staged::narrow;
+use crate::archive::{Call, Completion, Mode, SourceForm, SourceKind};
+use crate::finding::Code;
+use crate::id::{CallId, CaptureKey, GroupId, RolloutId};
+use crate::wire::fingerprint::TOKEN_FIELDS;
+use crate::wire::json::{Dialect, Json};
+
+/// Token arrays of one item.
+#[derive(Debug, Deserialize)]
+struct Tokens<'a> {
+    prompt_token_ids: Vec<u64>,
+    generation_token_ids: Vec<u64>,
+    /// Null, and what Python writes as NaN, is a log-probability that was lost.
+    generation_log_probs: Vec<Option<f64>>,
+    #[serde(borrow, default)]
+    routed_experts: Option<&'a RawValue>,
+}
+
+/// The history of a line as calls.
+///
+/// An item with token arrays is one call; generated items without arrays just before it, or
+/// after it up to the next observation, were served by that call too. The call id is the item's
+/// own id, or `{rollout}/call-{n}`. A call continues the longest earlier one whose tokens, prompt
+/// and generation, its prompt begins with; of equally long ones the latest. The id of the
+/// returned response is the last call's.
+pub(super) fn scope(
+    line: &RolloutLine,
+    rollout_id: &RolloutId,
+    capture_key: &CaptureKey,
+) -> Result<Scope, Rejected> {
+    let broken = |message: String| Rejected::new(Code::MalformedRecord, message);
+    let members: Members =
+        serde_json::from_str(&line.text).map_err(|e| broken(format!("not an object: {e}")))?;
+    let response: Members = member_object(&members, "response")
+        .ok_or_else(|| broken("response is not an object".to_owned()))?;
+    let output: Vec<&RawValue> = response
+        .get("output")
+        .and_then(|output| serde_json::from_str(output.get()).ok())
+        .ok_or_else(|| broken("response.output is not an array".to_owned()))?;
+
+    let mut scope = Scope::new(SourceKind::InlineRollouts);
+    let mut history = History::default();
+    let mut served: Vec<Json> = Vec::new();
+    let mut open = None;
+    for (at, raw) in output.iter().enumerate() {
+        let item = item(raw.get());
+        let tokens =
+            tokens(raw.get()).map_err(|why| broken(format!("response.output[{at}]: {why}")))?;
+        let Some(tokens) = tokens else {
+            if is_generated(&item) {
+                served.push(item);
+            } else {
+                close(&mut scope, open.take(), &mut served);
+            }
+            continue;
+        };
+        served.push(item);
+        let number = scope.calls.len();
+        let call_id = match served.last().and_then(|item| word(item, "id")) {
+            Some(id) if scope.calls.iter().all(|call| call.call_id.as_str() != id) => id.into(),
+            _ => CallId::from(format!("{rollout_id}/call-{number}")),
+        };
+        let completion = completion(served.last());
+        let mut call = history.place(call_id.clone(), tokens).map_err(|why| Rejected {
+            message: format!("response.output[{at}]: {}", why.message),
+            ..why
+        })?;
+        call.capture_key = capture_key.clone();
+        call.origin = line.origin.clone();
+        scope.calls.push(call);
+        scope.ledger.attempted.push(call_id.clone());
+        scope.ledger.committed.push(committed(call_id, None, completion, &served));
+        open = Some(std::mem::take(&mut served));
+    }
+    close(&mut scope, open, &mut served);
+    if let Some(last) = scope.ledger.committed.last_mut() {
+        last.response_id = member(&response, "id");
+    }
+    Ok(scope)
+}
+
+fn member_object<'a>(members: &Members<'a>, key: &str) -> Option<Members<'a>> {
+    serde_json::from_str(members.get(key)?.get()).ok()
+}
+
+/// Gives generated items that follow a call to that call, whose items so far are `open`. Without
+/// a call since the last observation nothing captured them, and only the result speaks of them.
+fn close(scope: &mut Scope, open: Option<Vec<Json>>, more: &mut Vec<Json>) {
+    let more = std::mem::take(more);
+    if let (Some(mut items), Some(row)) = (open, scope.ledger.committed.last_mut()) {
+        items.extend(more);
+        *row = committed(row.call_id.clone(), None, row.completion.clone(), &items);
+    }
+}
+
+/// The item without its token arrays.
+fn item(raw: &str) -> Json {
+    match Json::parse(raw, Dialect::Python) {
+        Ok(Json::Dict(mut members)) => {
+            members.retain(|key, _| !TOKEN_FIELDS.contains(&key.as_str()));
+            Json::Dict(members)
+        }
+        _ => Json::Null,
+    }
+}
+
+fn tokens(raw: &str) -> Result<Option<Tokens<'_>>, String> {
+    let Ok(members) = serde_json::from_str::<Members>(raw) else { return Ok(None) };
+    let set = |key: &&str| members.get(*key).is_some_and(|value| value.get() != "null");
+    let carried: Vec<_> = TOKEN_FIELDS[..3].iter().filter(|key| set(key)).collect();
+    match carried.len() {
+        0 => return Ok(None),
+        3 => {}
+        _ => return Err(format!("carries {carried:?}, but not all three token arrays")),
+    }
+    let tokens: Tokens = serde_json::from_str(raw).map_err(|e| e.to_string())?;
+    let (ids, logprobs) = (tokens.generation_token_ids.len(), tokens.generation_log_probs.len());
+    if ids != logprobs {
+        return Err(format!("{logprobs} log-probabilities for {ids} generated tokens"));
+    }
+    Ok(Some(tokens))
+}
+
+fn word<'a>(item: &'a Json, key: &str) -> Option<&'a str> {
+    item.get(key).and_then(Json::as_str).filter(|text| !text.is_empty())
+}
+
+fn is_generated(item: &Json) -> bool {
+    word(item, "role") == Some("assistant")
+        || matches!(word(item, "type"), Some("reasoning" | "function_call"))
+}
+
+/// Gym's items say `completed` whatever ended them; only a finish reason is a record.
+fn completion(item: Option<&Json>) -> Completion {
+    match item.and_then(|item| word(item, "finish_reason")) {
+        None => Completion::Unrecorded,
+        Some(reason) => Completion::Recorded {
+            status: match reason {
+                "stop" | "tool_calls" | "function_call" => Some("completed".to_owned()),
+                "length" | "content_filter" => Some("incomplete".to_owned()),
+                _ => None,
+            },
+            finish_reason: Some(reason.to_owned()),
+        },
+    }
+}
+
+/// Token sequences of the calls so far.
+#[derive(Default)]
+struct History {
+    calls: Vec<(CallId, Vec<u32>)>,
+}
+
+impl History {
+    fn place(&mut self, call_id: CallId, tokens: Tokens<'_>) -> Result<Call, Rejected> {
+        let mut sequence = narrow(&tokens.prompt_token_ids)?;
+        let prompt = sequence.len();
+        let parent = self
+            .calls
+            .iter()
+            .filter(|(_, earlier)| !earlier.is_empty() && sequence.starts_with(earlier))
+            .max_by_key(|(_, earlier)| earlier.len());
+        let prev_len = parent.map_or(0, |(_, earlier)| earlier.len());
+        let parent_call_id = parent.map(|(id, _)| id.clone());
+        sequence.extend(narrow(&tokens.generation_token_ids)?);
+        let logprob = |p: &Option<f64>| p.map_or(f32::NAN, |p| p as f32);
+        let call = Call {
+            call_id: call_id.clone(),
+            capture_key: "".into(),
+            source_capture_key: None,
+            mode: if parent_call_id.is_some() { Mode::TokenIn } else { Mode::Text },
+            parent_call_id,
+            prev_len: prev_len as u64,
+            delta_len: (sequence.len() - prev_len) as u64,
+            cum_len: sequence.len() as u64,
+            weight_version: None,
+            token_ids: sequence[prev_len..].to_vec(),
+            carry_len: (prompt - prev_len) as u32,
+            generation_logprobs: tokens.generation_log_probs.iter().map(logprob).collect(),
+            raw_columns: None,
+            commitment: None,
+            entry_digest: None,
+            extras: tokens.routed_experts.map(|r| format!("{{\"routed_experts\":{}}}", r.get())),
+            origin: Default::default(),
+        };
+        self.calls.push((call_id, sequence));
+        Ok(call)
+    }
+}
+
+/// Lines that say nothing of group and slot: those with one prompt are a group, its slots in an
+/// order that only the content of the lines decides. Returns group, slot, group size and line.
+pub(super) fn by_prompt(
+    lines: Vec<RolloutLine>,
+    quarantine: &mut Quarantine,
+) -> Vec<(GroupId, u32, u32, RolloutLine)> {
+    let mut groups: BTreeMap<String, Vec<RolloutLine>> = BTreeMap::new();
+    for line in lines {
+        if !line.inline {
+            let message = "neither the identity of a rollout nor token arrays";
+            let why = Rejected::new(Code::MalformedRollout, message);
+            quarantine.line(&line.origin, SourceForm::Rollouts, &line.text, why);
+            continue;
+        }
+        let prompt = serde_json::from_str::<Members>(&line.text)
+            .ok()
+            .and_then(|members| members.get("responses_create_params").map(|p| p.get().to_owned()))
+            .unwrap_or_default();
+        let digest = blake3::hash(prompt.as_bytes()).to_hex();
+        groups.entry(format!("prompt-{}", &digest[..16])).or_default().push(line);
+    }
+    let mut placed = Vec::new();
+    for (group, mut lines) in groups {
+        lines.sort_by(|a, b| (&a.text, &a.origin).cmp(&(&b.text, &b.origin)));
+        let size = lines.len() as u32;
+        for (slot, line) in lines.into_iter().enumerate() {
+            placed.push((GroupId::from(group.as_str()), slot as u32, size, line));
+        }
+    }
+    placed
+}

@@ -1,0 +1,261 @@
+//! The verdict on a choice: what masks a rollout whatever the policy (rules 71, 74-79, 83-88).
+
+use super::index::Index;
+use super::{Choice, Policy, Problem, RolloutSelection, SelectSettings, layout};
+use crate::archive::{Completeness, Completion, Rollout};
+use crate::finding::{Code, Finding, Location};
+use crate::id::CallId;
+
+/// The one failure that a committed, unselected call may have (rule 87).
+const CANCELLED: &str = "request_finished_without_staged_coordinates";
+/// Finish reasons of generations that a length limit ended.
+const LENGTH_STOPS: [&str; 3] = ["length", "max_tokens", "max_output_tokens"];
+
+/// How a call ended, as far as training is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Completed.
+    Complete,
+    /// A length limit ended it; it trains (rule 78).
+    Length,
+    /// Failed, unknown, or incomplete for another reason.
+    Bad,
+    /// The source records no endings.
+    Unrecorded,
+}
+
+/// Reads the completion metadata of a call.
+pub fn ending(completion: &Completion) -> Ending {
+    let Completion::Recorded { status, finish_reason } = completion else {
+        return Ending::Unrecorded;
+    };
+    let length = finish_reason.as_deref().is_some_and(|reason| LENGTH_STOPS.contains(&reason));
+    match status.as_deref() {
+        Some("completed" | "incomplete") if length => Ending::Length,
+        Some("completed") => Ending::Complete,
+        _ => Ending::Bad,
+    }
+}
+
+/// Lets `policy` choose, and judges the choice.
+pub fn judge(
+    rollout: &Rollout,
+    policy: &dyn Policy,
+    settings: &SelectSettings,
+) -> (RolloutSelection, Vec<Finding>) {
+    let mut choice = policy.choose(rollout);
+    let index = Index::new(rollout);
+    let unattributed = choice.problems.iter().any(|p| {
+        matches!(p.reason.code, Code::UnattributedTerminal | Code::ContradictoryEvidence)
+    });
+    if choice.terminal.is_none() && !unattributed {
+        // The framework's own attribution, where the result says nothing.
+        let recorded = rollout.ledger.terminal_call_id.as_ref();
+        choice.terminal = recorded.filter(|id| index.number(id).is_some()).cloned();
+    }
+    let numbers: Vec<usize> = choice.calls.iter().filter_map(|id| index.number(id)).collect();
+
+    let mut problems: Vec<Problem> = Vec::new();
+    if let Some(&code) = settings.invalid.get(&rollout.rollout_id) {
+        let message = format!("validation proved the capture wrong: {}", code.summary());
+        problems.push(Problem::new(code, Vec::new(), message));
+    }
+    problems.extend(capture(rollout, &choice, &index));
+    if problems.is_empty() {
+        // A broken capture needs no witness and no layout (rule 107); a whole one needs both.
+        if rollout.completeness == Completeness::Unknown && !settings.assume_complete {
+            let message = "nothing tells whether calls of this rollout were lost";
+            problems.push(Problem::new(Code::CompletenessUnknown, Vec::new(), message));
+        }
+        problems.append(&mut choice.problems);
+        problems.extend(layout::problems(rollout, &index, &choice.calls));
+        problems.extend(endings(&index, &numbers));
+        problems.extend(terminal(&choice, &problems));
+        problems.extend(values(rollout, &index, &numbers));
+        if rollout.mask_sample {
+            let message = "the environment asked to mask this rollout";
+            problems.push(Problem::new(Code::EnvironmentMasked, Vec::new(), message));
+        }
+    }
+
+    let mut findings: Vec<Finding> =
+        problems.iter().map(|problem| finding(rollout, &index, problem)).collect();
+    let unrecorded = |&number: &usize| {
+        ending(&index.committed[number].completion) == Ending::Unrecorded
+    };
+    if problems.is_empty() && numbers.iter().any(unrecorded) {
+        // Policies that need the status have objected already.
+        let message = "the source records no completion status, so length stops are unknown";
+        let problem = Problem::new(Code::CompletionUnrecorded, Vec::new(), message);
+        findings.push(finding(rollout, &index, &problem));
+    }
+    let mut selection = RolloutSelection {
+        rollout_id: rollout.rollout_id.clone(),
+        slot: rollout.slot,
+        calls: choice.calls,
+        terminal: choice.terminal,
+        reasons: problems.into_iter().map(|p| p.reason).collect(),
+        truncated: false,
+    };
+    let stopped = |&number: &usize| ending(&index.committed[number].completion) == Ending::Length;
+    selection.truncated = selection.has_layout() && numbers.iter().any(stopped);
+    (selection, findings)
+}
+
+fn finding(rollout: &Rollout, index: &Index, problem: &Problem) -> Finding {
+    let mut finding =
+        Finding::new(problem.reason.code, problem.message.clone()).rollout(&rollout.rollout_id);
+    let mut location = Location::default();
+    if let Some(id) = problem.reason.calls.first() {
+        finding = finding.call(id);
+        if let Some(record) = index.number(id).and_then(|number| index.records[number]) {
+            location = Location::line(record.origin.file.clone(), record.origin.line);
+        }
+    }
+    finding.at(location.scope(rollout.capture_key.clone()))
+}
+
+/// Pending calls, failures, and what the receipt or the store says of the capture as a whole
+/// (rules 86-88).
+fn capture(rollout: &Rollout, choice: &Choice, index: &Index) -> Vec<Problem> {
+    let ledger = &rollout.ledger;
+    let mut problems = Vec::new();
+    if let Some(first) = ledger.pending.first() {
+        let message = match ledger.pending.len() {
+            1 => format!("call {first} was admitted, and neither acknowledged nor failed"),
+            n => format!("{n} calls were admitted, and neither acknowledged nor failed"),
+        };
+        problems.push(Problem::new(Code::CapturePending, ledger.pending.clone(), message));
+    }
+    let mut cancelled = false;
+    for failure in &ledger.failures {
+        let selected = choice.calls.contains(&failure.call_id);
+        let number = index.number(&failure.call_id);
+        let staged = number.is_some_and(|number| index.records[number].is_some());
+        if failure.reason == CANCELLED && staged && !selected && ledger.pending.is_empty() {
+            cancelled = true;
+            continue;
+        }
+        let (code, what) = match selected {
+            true => (Code::FailedSelectedCall, "selected call"),
+            false => (Code::CaptureFailed, "call"),
+        };
+        let same = problems.iter_mut().find(|p: &&mut Problem| {
+            p.reason.code == code && p.reason.capture_reason.as_ref() == Some(&failure.reason)
+        });
+        if let Some(same) = same {
+            if !same.reason.calls.contains(&failure.call_id) {
+                same.reason.calls.push(failure.call_id.clone());
+            }
+            continue;
+        }
+        let message = format!("the capture of {what} {} failed: {}", failure.call_id, failure.reason);
+        let mut problem = Problem::new(code, vec![failure.call_id.clone()], message);
+        problem.reason.capture_reason = Some(failure.reason.clone());
+        problems.push(problem);
+    }
+    if rollout.completeness == Completeness::Incomplete {
+        let message = "the source says that calls of this rollout are missing";
+        problems.push(Problem::new(Code::CaptureIncomplete, Vec::new(), message));
+    }
+    if !problems.is_empty() {
+        return problems;
+    }
+    match &ledger.failure_reason {
+        // Gym itself poisons a receipt for a cancellation that rule 87 exempts.
+        Some(reason) if cancelled && reason == CANCELLED => {}
+        Some(reason) => {
+            let message = format!("the receipt says that the capture failed: {reason:?}");
+            let mut problem = Problem::new(Code::RolloutFailed, Vec::new(), message);
+            problem.reason.capture_reason = Some(reason.clone());
+            problems.push(problem);
+        }
+        None if ledger.capture_poisoned && !cancelled => {
+            let message = "the receipt marks the capture as poisoned and gives no reason";
+            problems.push(Problem::new(Code::CapturePoisoned, Vec::new(), message));
+        }
+        None => {}
+    }
+    problems
+}
+
+/// Selected calls that ended badly, by how they ended (rules 76, 85).
+fn endings(index: &Index, numbers: &[usize]) -> Vec<Problem> {
+    let mut problems: Vec<Problem> = Vec::new();
+    for &number in numbers {
+        let completion = &index.committed[number].completion;
+        if ending(completion) != Ending::Bad {
+            continue;
+        }
+        let same = problems.iter_mut().find(|p| p.reason.completion.as_ref() == Some(completion));
+        if let Some(same) = same {
+            same.reason.calls.push(index.id(number));
+            continue;
+        }
+        let word = |word: &Option<String>| word.clone().unwrap_or_else(|| "unknown".to_owned());
+        let message = match completion {
+            Completion::Recorded { status, finish_reason } => format!(
+                "selected call {} ended with status {} and finish reason {}",
+                index.id(number),
+                word(status),
+                word(finish_reason)
+            ),
+            Completion::Unrecorded => continue,
+        };
+        let mut problem = Problem::new(Code::FailedSelectedCall, vec![index.id(number)], message);
+        problem.reason.completion = Some(completion.clone());
+        problems.push(problem);
+    }
+    problems
+}
+
+/// The scored call is known and selected (rules 67, 79, 83). Evidence that failed already says
+/// more than that the scored call is unknown.
+fn terminal(choice: &Choice, problems: &[Problem]) -> Option<Problem> {
+    match &choice.terminal {
+        Some(id) if choice.calls.contains(id) => None,
+        Some(id) => {
+            let message = format!("call {id} was scored, and is not selected");
+            Some(Problem::new(Code::TerminalNotSelected, vec![id.clone()], message))
+        }
+        None if problems.iter().any(|p| is_evidence(p.reason.code)) => None,
+        None => {
+            let message = "neither response ids nor content tell which call was scored";
+            Some(Problem::new(Code::UnattributedTerminal, Vec::new(), message))
+        }
+    }
+}
+
+fn is_evidence(code: Code) -> bool {
+    use Code::*;
+    matches!(
+        code,
+        MissingEvidence
+            | AmbiguousEvidence
+            | ContradictoryEvidence
+            | DuplicatedEvidence
+            | UnmatchedEvidence
+            | PartialGeneration
+            | UnsupportedItem
+            | UnattributedTerminal
+    )
+}
+
+/// Reward and log-probabilities that training cannot do without.
+fn values(rollout: &Rollout, index: &Index, numbers: &[usize]) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    if !rollout.reward.is_some_and(f64::is_finite) {
+        let message = "the rollout has no finite reward";
+        problems.push(Problem::new(Code::MissingReward, Vec::new(), message));
+    }
+    let lacking = |number: &&usize| {
+        let record = index.records[**number];
+        record.is_some_and(|call| call.generation_logprobs.iter().any(|x| !x.is_finite()))
+    };
+    let lacking: Vec<CallId> = numbers.iter().filter(lacking).map(|&n| index.id(n)).collect();
+    if let Some(first) = lacking.first() {
+        let message = format!("a generated token of call {first} has no finite log-probability");
+        problems.push(Problem::new(Code::MissingLogprob, lacking, message));
+    }
+    problems
+}

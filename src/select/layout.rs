@@ -1,0 +1,117 @@
+//! Whether selected calls can be laid out as rows: records of this scope, closed under parents,
+//! consistent in their lengths. Digests are `validate`'s concern; nothing here trusts them.
+
+use std::collections::BTreeSet;
+
+use super::Problem;
+use super::index::Index;
+use crate::archive::{Call, Mode, Rollout};
+use crate::finding::Code;
+use crate::forest::{Forest, ForestError};
+use crate::id::CallId;
+
+/// What keeps the selected calls from being rows.
+pub fn problems(rollout: &Rollout, index: &Index, calls: &[CallId]) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let mut selected = Vec::with_capacity(calls.len());
+    for id in calls {
+        match index.number(id).and_then(|number| index.records[number]) {
+            Some(call) => selected.push(call),
+            None => {
+                let message = format!("selected call {id} has no captured record");
+                problems.push(Problem::new(Code::RowCountMismatch, vec![id.clone()], message));
+            }
+        }
+    }
+    for call in &selected {
+        if call.capture_key != rollout.capture_key {
+            let message = format!(
+                "selected call {} is a record of scope {}, and the rollout's scope is {}",
+                call.call_id, call.capture_key, rollout.capture_key
+            );
+            problems.push(Problem::new(Code::WrongRollout, vec![call.call_id.clone()], message));
+        }
+        if let Some((code, what)) = by_itself(call) {
+            let message = format!("selected call {} {what}", call.call_id);
+            problems.push(Problem::new(code, vec![call.call_id.clone()], message));
+        }
+    }
+    problems.extend(lineage(index, &selected));
+    problems
+}
+
+/// A record's own columns.
+fn by_itself(call: &Call) -> Option<(Code, &'static str)> {
+    let tokens = call.token_ids.len();
+    let carry = call.carry_len as usize;
+    if call.delta_len != tokens as u64 || call.prev_len.checked_add(call.delta_len) != Some(call.cum_len)
+    {
+        return Some((Code::InvalidSnapshot, "has lengths that do not add up"));
+    }
+    if let Some(raw) = &call.raw_columns {
+        let generated = raw.token_mask.iter().position(|&m| m != 0.0).unwrap_or(tokens);
+        if raw.token_mask.len() != tokens || raw.logprobs.len() != tokens {
+            return Some((Code::InvalidSnapshot, "has columns of different lengths"));
+        }
+        if generated != carry || raw.token_mask[generated..].iter().any(|&m| m != 1.0) {
+            return Some((Code::InvalidMaskOrder, "does not carry first and then generate"));
+        }
+    }
+    if carry >= tokens {
+        return Some((Code::EmptyGeneration, "holds no generated token"));
+    }
+    if call.generation_logprobs.len() != tokens - carry {
+        return Some((Code::InvalidSnapshot, "has columns of different lengths"));
+    }
+    let root = call.parent_call_id.is_none();
+    if root != (call.mode == Mode::Text) || root != (call.prev_len == 0) {
+        return Some((Code::InvalidSnapshot, "is neither a root nor a continuation"));
+    }
+    None
+}
+
+/// Parents are selected too (rule 71), end where their children begin, and lead to roots.
+fn lineage(index: &Index, selected: &[&Call]) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let chosen: BTreeSet<&CallId> = selected.iter().map(|call| &call.call_id).collect();
+    let mut orphans = Vec::new();
+    for call in selected {
+        let Some(parent) = &call.parent_call_id else { continue };
+        let Some(parent) = chosen
+            .get(parent)
+            .and_then(|id| index.number(id))
+            .and_then(|number| index.records[number])
+        else {
+            orphans.push(call);
+            continue;
+        };
+        if parent.cum_len != call.prev_len {
+            let message = format!(
+                "selected call {} starts at token {}, and its parent {} ends at {}",
+                call.call_id, call.prev_len, parent.call_id, parent.cum_len
+            );
+            let calls = vec![call.call_id.clone()];
+            problems.push(Problem::new(Code::ParentLengthMismatch, calls, message));
+        }
+    }
+    if let Some(first) = orphans.first() {
+        let parent = first.parent_call_id.as_ref().map(ToString::to_string).unwrap_or_default();
+        let message =
+            format!("selected call {} continues call {parent}, which is not selected", first.call_id);
+        let calls = orphans.iter().map(|call| call.call_id.clone()).collect();
+        problems.push(Problem::new(Code::SelectionNotClosed, calls, message));
+    }
+    if let Err(ForestError::Cycle { call }) = Forest::new(&parents(selected)) {
+        let message = format!("selected call {} descends from itself", selected[call].call_id);
+        let calls = vec![selected[call].call_id.clone()];
+        problems.push(Problem::new(Code::LineageCycle, calls, message));
+    }
+    problems
+}
+
+/// Parent links by position in the selection; `None` also for a parent outside it.
+pub fn parents(selected: &[&Call]) -> Vec<Option<usize>> {
+    let places: std::collections::HashMap<&CallId, usize> =
+        selected.iter().enumerate().map(|(i, call)| (&call.call_id, i)).collect();
+    selected.iter().map(|c| places.get(c.parent_call_id.as_ref()?).copied()).collect()
+}
