@@ -8,18 +8,13 @@ use crate::rows::Row;
 pub struct Batch<'a> {
     rows: &'a [Row],
     targets: Vec<Vec<usize>>,
-    trains: Vec<bool>,
-    advantages: Vec<f64>,
 }
 
 impl<'a> Batch<'a> {
     /// Takes rows with the masks and advantages that they carry. Rows that contradict themselves
     /// are refused as a corrupt file.
     pub fn new(rows: &'a [Row]) -> Result<Self> {
-        let targets = rows.iter().map(targets_of).collect::<Result<_>>()?;
-        let trains = rows.iter().map(|row| row.sample_mask == 1.0).collect();
-        let advantages = rows.iter().map(|row| row.advantage).collect();
-        Ok(Self { rows, targets, trains, advantages })
+        Ok(Self { rows, targets: rows.iter().map(targets_of).collect::<Result<_>>()? })
     }
 
     /// All rows, in order; every other accessor counts as these do.
@@ -34,17 +29,12 @@ impl<'a> Batch<'a> {
 
     /// Whether row `i` trains.
     pub fn trains(&self, i: usize) -> bool {
-        self.trains[i]
-    }
-
-    /// The advantage of row `i`'s owner.
-    pub fn advantage(&self, i: usize) -> f64 {
-        self.advantages[i]
+        self.rows[i].sample_mask == 1.0
     }
 
     /// Rows that have something to compute: they train and own at least one token.
     pub fn active(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.rows.len()).filter(|&i| self.trains[i] && !self.targets[i].is_empty())
+        (0..self.rows.len()).filter(|&i| self.trains(i) && !self.targets[i].is_empty())
     }
 
     /// N: retained valid tokens, the normaliser of loss and diagnostics (rule 121).
@@ -54,17 +44,7 @@ impl<'a> Batch<'a> {
 
     /// Rows that train.
     pub fn valid_rows(&self) -> u64 {
-        self.trains.iter().filter(|trains| **trains).count() as u64
-    }
-
-    /// Takes a row out of training.
-    pub fn mask(&mut self, i: usize) {
-        self.trains[i] = false;
-    }
-
-    /// Replaces the advantage of row `i`.
-    pub fn set_advantage(&mut self, i: usize, advantage: f64) {
-        self.advantages[i] = advantage;
+        (0..self.rows.len()).filter(|&i| self.trains(i)).count() as u64
     }
 }
 
@@ -137,10 +117,11 @@ pub(crate) mod tests {
     #[test]
     fn counts_follow_the_masks() {
         let rows = [row("a_s0", &[0, 1, 0, 1]), row("b_s0", &[0, 0, 1]), row("c_s0", &[0, 0])];
-        let mut batch = Batch::new(&rows).unwrap();
+        let batch = Batch::new(&rows).unwrap();
         assert_eq!((batch.valid_tokens(), batch.valid_rows()), (3, 3));
         assert_eq!(batch.active().collect::<Vec<_>>(), [0, 1]);
-        batch.mask(0);
+        let rows = rows.map(|row| Row { sample_mask: f32::from(row.row_id != "a_s0"), ..row });
+        let batch = Batch::new(&rows).unwrap();
         assert_eq!((batch.valid_tokens(), batch.valid_rows()), (1, 2));
     }
 

@@ -74,26 +74,26 @@ pub struct Spread {
 }
 
 impl SequenceErrors {
-    /// Masks every row of each rollout whose pooled error exceeds `threshold`; without one, only
-    /// measures (rule 115). Advantages are left for the caller to recompute.
-    pub fn filter(&self, batch: &mut Batch, threshold: Option<f64>) -> Filtered {
+    /// The rollouts whose pooled error exceeds `threshold`; without one, none (rule 115). Masking
+    /// their rows and recomputing the advantages is the caller's.
+    pub fn filter(&self, batch: &Batch, threshold: Option<f64>) -> Filtered {
         let above = |error: f64| threshold.is_some_and(|threshold| error > threshold);
         let masked: BTreeSet<_> =
-            self.pooled.iter().filter(|(_, e)| above(**e)).map(|(id, _)| id.clone()).collect();
-        let (mut rows, mut correct) = (0u64, 0u64);
-        for i in 0..batch.rows().len() {
-            let row = &batch.rows()[i];
-            if batch.trains(i) && row.rollout_id.as_ref().is_some_and(|id| masked.contains(id)) {
-                batch.mask(i);
-                rows += 1;
-                correct += u64::from(row.reward == Some(1.0));
-            }
-        }
-        let left = self.per_row.iter().filter(|(i, _)| batch.trains(*i));
+            self.pooled.iter().filter(|(_, e)| above(**e)).map(|(id, _)| id).collect();
+        let is_masked = |i: usize| {
+            batch.rows()[i].rollout_id.as_ref().is_some_and(|id| masked.contains(id))
+        };
+        let rows: Vec<_> =
+            (0..batch.rows().len()).filter(|&i| batch.trains(i) && is_masked(i)).collect();
+        let correct = rows.iter().filter(|&&i| batch.rows()[i].reward == Some(1.0)).count();
+        let left = self.per_row.iter().filter(|(i, _)| !is_masked(*i));
         Filtered {
-            masked_rollouts: masked.into_iter().collect(),
-            num_masked_seqs: rows,
-            masked_correct_pct: if rows == 0 { 0.0 } else { correct as f64 / rows as f64 },
+            masked_rollouts: masked.iter().map(|&id| id.clone()).collect(),
+            num_masked_seqs: rows.len() as u64,
+            masked_correct_pct: match rows.len() {
+                0 => 0.0,
+                n => correct as f64 / n as f64,
+            },
             before: Spread::of(self.per_row.iter().map(|(_, e)| *e)),
             after: Spread::of(left.map(|(_, e)| *e)),
         }
@@ -133,13 +133,12 @@ mod tests {
     fn exceeding_masks_every_row_of_the_rollout_and_equality_does_not() {
         let mut rows = [row("a_s0", &[0, 1]), row("a_s1", &[0, 1]), row("b_s0", &[0, 1])];
         rows[0].generation_logprobs[1] = -10000.0;
-        let mut batch = Batch::new(&rows).unwrap();
+        let batch = Batch::new(&rows).unwrap();
         let errors = sequence_errors(&batch, &[vec![-1.0], vec![-1.0], vec![-0.5]]);
         assert_eq!(errors.per_row.len(), 2, "a clamped token is no evidence");
-        let filtered = errors.filter(&mut batch, Some(errors.pooled["b"]));
+        let filtered = errors.filter(&batch, Some(errors.pooled["b"]));
         assert_eq!(filtered.masked_rollouts, ["a".into()]);
         assert_eq!((filtered.num_masked_seqs, filtered.masked_correct_pct), (2, 1.0));
-        assert_eq!([0, 1, 2].map(|i| batch.trains(i)), [false, false, true]);
         assert_eq!(filtered.after.unwrap().max, 0.5f64.exp());
     }
 }

@@ -2,5 +2,7 @@
 
 mod generated;
 mod ingest;
+#[cfg(feature = "torch")]
+mod step;
 mod wire_staged;
 mod wire_store;

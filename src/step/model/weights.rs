@@ -10,8 +10,9 @@ use safetensors::tensor::TensorView;
 
 use crate::error::{Error, Result};
 
-const SINGLE: &str = "model.safetensors";
-const INDEX: &str = "model.safetensors.index.json";
+/// Stem of the files that hold a model's weights.
+pub const MODEL: &str = "model";
+
 const HELP: &str = "Download or save the model again";
 
 /// The open weight files of one model.
@@ -27,16 +28,18 @@ pub struct Weights<'a> {
 }
 
 impl WeightFiles {
-    /// Maps the weight files of a model directory.
-    pub fn open(dir: &Path) -> Result<Self> {
-        let single = dir.join(SINGLE);
-        let names = if single.is_file() {
-            BTreeSet::from([SINGLE.to_owned()])
-        } else if dir.join(INDEX).is_file() {
-            shards(&dir.join(INDEX))?
+    /// Maps `{stem}.safetensors` of a directory, or the shards that its
+    /// `{stem}.safetensors.index.json` names.
+    pub fn open(dir: &Path, stem: &str) -> Result<Self> {
+        let (single, index) =
+            (format!("{stem}.safetensors"), format!("{stem}.safetensors.index.json"));
+        let names = if dir.join(&single).is_file() {
+            BTreeSet::from([single])
+        } else if dir.join(&index).is_file() {
+            shards(&dir.join(&index))?
         } else {
             return Err(Error::format(format!(
-                "{} holds neither {SINGLE} nor {INDEX}",
+                "{} holds neither {single} nor {index}",
                 dir.display()
             ))
             .help("Give the directory of a Hugging Face model with safetensors weights"));
@@ -46,11 +49,6 @@ impl WeightFiles {
             map(&path).map(|map| (path, map))
         };
         Ok(Self { files: names.into_iter().map(open).collect::<Result<_>>()? })
-    }
-
-    /// Maps one safetensors file.
-    pub fn open_file(path: &Path) -> Result<Self> {
-        Ok(Self { files: vec![(path.to_owned(), map(path)?)] })
     }
 
     /// Reads the headers; a truncated or malformed file, and a tensor that two files hold, is an
@@ -146,7 +144,7 @@ mod tests {
     #[test]
     fn single_files_and_sharded_indexes_open() {
         for (name, tensors) in [("tiny-qwen3", 24), ("tiny-llama", 21)] {
-            let files = WeightFiles::open(&model(name)).unwrap();
+            let files = WeightFiles::open(&model(name), MODEL).unwrap();
             assert_eq!(files.read().unwrap().names().count(), tensors, "{name}");
         }
     }
@@ -154,9 +152,9 @@ mod tests {
     #[test]
     fn broken_files_are_told_from_missing_ones() {
         let home = tempfile::tempdir().unwrap();
-        let path = home.path().join(SINGLE);
-        let whole = std::fs::read(model("tiny-qwen3").join(SINGLE)).unwrap();
-        let open = || WeightFiles::open(home.path());
+        let path = home.path().join("model.safetensors");
+        let whole = std::fs::read(model("tiny-qwen3").join("model.safetensors")).unwrap();
+        let open = || WeightFiles::open(home.path(), MODEL);
         assert!(open().unwrap_err().to_string().contains("neither"));
         for length in [0, 4, 8, 100, whole.len() / 2, whole.len() - 1] {
             std::fs::write(&path, &whole[..length]).unwrap();
@@ -164,16 +162,16 @@ mod tests {
             assert!(error.to_string().contains("truncated"), "{length}: {error}");
         }
         std::fs::remove_file(&path).unwrap();
-        std::fs::write(home.path().join(INDEX), r#"{"weight_map":{"a":"../a.safetensors"}}"#)
+        std::fs::write(home.path().join("model.safetensors.index.json"), r#"{"weight_map":{"a":"../a.safetensors"}}"#)
             .unwrap();
         assert!(open().unwrap_err().to_string().contains("does not lie beside"));
-        std::fs::write(home.path().join(INDEX), r#"{"weight_map":{"a":"a.safetensors"}}"#).unwrap();
+        std::fs::write(home.path().join("model.safetensors.index.json"), r#"{"weight_map":{"a":"a.safetensors"}}"#).unwrap();
         assert!(open().unwrap_err().to_string().contains("a.safetensors"));
     }
 
     #[test]
     fn shape_and_name_mismatches_are_told() {
-        let files = WeightFiles::open(&model("tiny-qwen3")).unwrap();
+        let files = WeightFiles::open(&model("tiny-qwen3"), MODEL).unwrap();
         let weights = files.read().unwrap();
         assert!(weights.get("model.norm.weight", &[64]).is_ok());
         let shape = weights.get("model.norm.weight", &[65]).unwrap_err().to_string();

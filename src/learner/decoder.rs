@@ -5,12 +5,12 @@ use std::path::Path;
 
 use tch::{Device, Kind, Tensor};
 
-use super::architecture::Architecture;
+use forestctl::step::model::Architecture;
 use super::parameters::{Loader, Parameter};
-use super::weights::WeightFiles;
-use crate::error::{Error, Result};
-use crate::step::settings::Dtype;
-use crate::step::tensor::{Torch, failed, indices, kind_of, precise, to_f64};
+use forestctl::step::model::weights::{MODEL, WeightFiles};
+use forestctl::error::{Error, Result};
+use forestctl::step::settings::Dtype;
+use super::tensor::{Torch, failed, indices, kind_of, precise, to_f64};
 
 /// Positions whose logits exist at one time.
 const HEAD_CHUNK: usize = 1024;
@@ -66,7 +66,7 @@ impl Decoder {
     /// Loads a Hugging Face model directory. A model that does not train keeps no gradients.
     pub fn load(dir: &Path, dtype: Dtype, device: Device, trainable: bool) -> Result<Self> {
         let architecture = Architecture::read(&dir.join("config.json"))?;
-        let files = WeightFiles::open(dir)?;
+        let files = WeightFiles::open(dir, MODEL)?;
         let in_dir = |e: Error| match e.advice().map(str::to_owned) {
             Some(help) => Error::format(format!("model {}: {e}", dir.display())).help(help),
             None => Error::format(format!("model {}: {e}", dir.display())),

@@ -2,9 +2,9 @@
 
 use tch::{Device, Kind, Tensor};
 
-use super::weights::Weights;
-use crate::error::{Error, Result};
-use crate::step::tensor::{Torch, failed, from_view, precise};
+use forestctl::step::model::weights::Weights;
+use forestctl::error::{Error, Result};
+use super::tensor::{Torch, failed, from_view, precise};
 
 /// One weight tensor.
 #[derive(Debug)]

@@ -3,8 +3,8 @@
 use safetensors::tensor::{Dtype as FileDtype, TensorView};
 use tch::{Device, Kind, TchError, Tensor};
 
-use super::settings::{DeviceChoice, Dtype};
-use crate::error::{Error, Result};
+use forestctl::step::settings::{DeviceChoice, Dtype};
+use forestctl::error::{Error, Result};
 
 /// The result of plain tensor work.
 pub type Torch<T> = std::result::Result<T, TchError>;

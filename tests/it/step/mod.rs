@@ -1,0 +1,9 @@
+//! The learner against the closed-loop reference data.
+
+mod fixture;
+#[path = "../../../src/learner/mod.rs"]
+#[allow(dead_code, unused_imports)]
+mod learner;
+mod logprobs;
+mod losses;
+mod update;

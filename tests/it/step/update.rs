@@ -1,0 +1,1 @@
+//! The whole step: filters, update, checkpoint.
