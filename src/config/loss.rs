@@ -135,9 +135,7 @@ pub enum Truncation {
 impl LossConfig {
     /// Refuses what a forest cannot have (rules 10 and 12) and what makes no sense together.
     pub fn check(&self) -> Result<()> {
-        let refuse = |key: &str, why: &str| {
-            Err(Error::usage(format!("loss_fn.{key} {why}")))
-        };
+        let refuse = |key: &str, why: &str| Err(Error::usage(format!("loss_fn.{key} {why}")));
         if !self.token_level_loss {
             return refuse("token_level_loss", "must be true: rows of one rollout share one mean");
         }

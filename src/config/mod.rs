@@ -1,6 +1,7 @@
 //! Settings of the later stages as plain values.
 
 pub mod loss;
+pub mod recipe;
 
 use std::num::NonZeroU32;
 

@@ -4,19 +4,20 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::Path;
 
+use forestctl::error::{Error, Result};
+use forestctl::id::Digest32;
+use forestctl::step::model::weights::MODEL;
+use forestctl::step::report::StepReport;
+use forestctl::step::settings::{Dtype, StepSettings};
 use safetensors::tensor::TensorView;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tch::Tensor;
 
 use super::decoder::Decoder;
-use forestctl::step::model::weights::MODEL;
-use super::optim::{OPTIMIZER, OptimizerState};
-use forestctl::step::report::StepReport;
-use forestctl::step::settings::{Dtype, StepSettings};
+use super::optim::OPTIMIZER;
+use super::run::Trained;
 use super::tensor::to_bytes;
-use forestctl::error::{Error, Result};
-use forestctl::id::Digest32;
 
 /// Largest safetensors file; more weights go into further shards.
 const SHARD_BYTES: usize = 5_000_000_000;
@@ -45,20 +46,20 @@ struct TrainerState<'a> {
     schema_version: u32,
     tool: &'static str,
     global_step: u64,
-    rows_blake3: Option<Digest32>,
+    rows_blake3: Digest32,
     settings: &'a StepSettings,
 }
 
-/// Writes everything into `dir`, which must exist; weights in the number format of the run.
+/// Writes everything into `dir`, which must exist: weights in the number format of the run, and
+/// the files of `source`, the model that was trained, that a step does not change.
 pub fn write(
     dir: &Path,
     source: &Path,
-    decoder: &Decoder,
-    optimizer: &OptimizerState,
+    trained: &Trained,
     settings: &StepSettings,
-    rows: Option<Digest32>,
-    report: &StepReport,
+    rows: Digest32,
 ) -> Result<()> {
+    let Trained { policy, optimizer, report } = trained;
     write_config(source, dir, settings.dtype)?;
     for name in COMPANIONS {
         let (from, to) = (source.join(name), dir.join(name));
@@ -67,9 +68,9 @@ pub fn write(
         }
     }
     let weights: Vec<_> =
-        decoder.parameters.iter().map(|p| (p.name.clone(), p.leaf.shallow_clone())).collect();
+        policy.parameters.iter().map(|p| (p.name.clone(), p.leaf.shallow_clone())).collect();
     write_tensors(dir, MODEL, &weights, SHARD_BYTES)?;
-    write_tensors(dir, OPTIMIZER, &optimizer.tensors(&decoder.parameters), SHARD_BYTES)?;
+    write_tensors(dir, OPTIMIZER, &optimizer.tensors(&policy.parameters), SHARD_BYTES)?;
     let state = TrainerState {
         schema_version: report.schema_version,
         tool: concat!("forestctl ", env!("CARGO_PKG_VERSION")),
@@ -93,9 +94,8 @@ pub fn steps_behind(model: &Path) -> Result<Option<u64>> {
         return Ok(None);
     }
     let text = fs::read(&path).map_err(|e| Error::io("cannot read", &path, e))?;
-    let behind: Behind = serde_json::from_slice(&text).map_err(|e| {
-        Error::format(format!("{} is no trainer state", path.display())).because(e)
-    })?;
+    let behind: Behind = serde_json::from_slice(&text)
+        .map_err(|e| Error::format(format!("{} is no trainer state", path.display())).because(e))?;
     // Other trainers write a file of this name too, and another optimizer state with it.
     Ok(behind.schema_version.map(|_| behind.global_step))
 }
@@ -181,8 +181,8 @@ fn append_metrics(source: &Path, dir: &Path, report: &StepReport) -> Result<()> 
         true => fs::read(&before).map_err(|e| Error::io("cannot read", &before, e))?,
         false => Vec::new(),
     };
-    let line = serde_json::to_string(report)
-        .map_err(|e| Error::format("cannot write JSON").because(e))?;
+    let line =
+        serde_json::to_string(report).map_err(|e| Error::format("cannot write JSON").because(e))?;
     text.extend_from_slice(line.as_bytes());
     text.push(b'\n');
     let path = dir.join(METRICS);

@@ -3,13 +3,13 @@
 use std::ops::Range;
 use std::path::Path;
 
+use forestctl::error::{Error, Result};
+use forestctl::step::model::Architecture;
+use forestctl::step::model::weights::{MODEL, WeightFiles};
+use forestctl::step::settings::Dtype;
 use tch::{Device, Kind, Tensor};
 
-use forestctl::step::model::Architecture;
 use super::parameters::{Loader, Parameter};
-use forestctl::step::model::weights::{MODEL, WeightFiles};
-use forestctl::error::{Error, Result};
-use forestctl::step::settings::Dtype;
 use super::tensor::{Torch, failed, indices, kind_of, precise, to_f64};
 
 /// Positions whose logits exist at one time.
@@ -118,9 +118,7 @@ impl Decoder {
     pub fn distributions(&self, ids: &[u32]) -> Result<Vec<f64>> {
         self.check_ids(ids)?;
         let _guard = tch::no_grad_guard();
-        self.hidden(ids)
-            .and_then(|hidden| to_f64(&self.log_softmax(&hidden)?))
-            .map_err(failed)
+        self.hidden(ids).and_then(|hidden| to_f64(&self.log_softmax(&hidden)?)).map_err(failed)
     }
 
     /// Adds the gradient of a sum over `targets` to the parameters. `derivative` gets the
@@ -182,7 +180,11 @@ impl Decoder {
         let ids = indices(ids.iter().map(|&id| i64::from(id)), self.device)?;
         let mut x = Tensor::f_embedding(&self.embedding, &ids, -1, false, false)?;
         for layer in &self.layers {
-            x = x.f_add(&self.attend(layer, &self.rms_norm(&x, &layer.attention_norm)?, &rotation)?)?;
+            x = x.f_add(&self.attend(
+                layer,
+                &self.rms_norm(&x, &layer.attention_norm)?,
+                &rotation,
+            )?)?;
             let y = self.rms_norm(&x, &layer.mlp_norm)?;
             let gated = layer.gate.forward(&y)?.f_silu()?.f_mul(&layer.up.forward(&y)?)?;
             x = x.f_add(&layer.down.forward(&gated)?)?;
@@ -291,10 +293,9 @@ fn layer(a: &Architecture, loader: &mut Loader, index: usize) -> Result<Layer> {
         attention_norm: norm("input_layernorm.weight", hidden)?,
         mlp_norm: norm("post_attention_layernorm.weight", hidden)?,
         head_norms: match a.qk_norm {
-            true => Some((
-                norm("self_attn.q_norm.weight", dim)?,
-                norm("self_attn.k_norm.weight", dim)?,
-            )),
+            true => {
+                Some((norm("self_attn.q_norm.weight", dim)?, norm("self_attn.k_norm.weight", dim)?))
+            }
             false => None,
         },
         query,

@@ -11,5 +11,4 @@ pub mod parameters;
 pub mod run;
 pub mod tensor;
 
-pub use decoder::Decoder;
 pub use run::{Models, run};

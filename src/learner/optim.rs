@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
+use forestctl::error::Result;
+use forestctl::step::model::{WeightFiles, Weights};
+use forestctl::step::settings::AdamW;
 use tch::{Kind, Tensor};
 
 use super::parameters::Parameter;
-use forestctl::step::model::{WeightFiles, Weights};
-use forestctl::step::settings::AdamW;
 use super::tensor::{Torch, failed, from_view};
-use forestctl::error::Result;
 
 /// Stem of the files that hold the optimizer's state.
 pub const OPTIMIZER: &str = "optimizer";
@@ -110,9 +110,11 @@ fn advance(
 /// The global norm of all gradients, summed in float64.
 pub fn grad_norm(parameters: &[Parameter]) -> Result<f64> {
     let square = |p: &Parameter| match &p.grad {
-        Some(grad) => {
-            grad.f_to_dtype(Kind::Double, false, false)?.f_square()?.f_sum(None)?.f_double_value(&[])
-        }
+        Some(grad) => grad
+            .f_to_dtype(Kind::Double, false, false)?
+            .f_square()?
+            .f_sum(None)?
+            .f_double_value(&[]),
         None => Ok(0.0),
     };
     let squares = parameters.iter().map(square).collect::<Torch<Vec<f64>>>().map_err(failed)?;
@@ -127,8 +129,5 @@ pub fn clip_coefficient(norm: f64, max_norm: f64) -> f64 {
 fn load(weights: &Weights, name: &str, like: &Tensor) -> Result<Tensor> {
     let shape: Vec<usize> = like.size().iter().map(|&n| n as usize).collect();
     let stored = from_view(name, weights.get(name, &shape)?)?;
-    stored
-        .f_to_dtype(like.kind(), false, false)
-        .and_then(|t| t.f_to(like.device()))
-        .map_err(failed)
+    stored.f_to_dtype(like.kind(), false, false).and_then(|t| t.f_to(like.device())).map_err(failed)
 }

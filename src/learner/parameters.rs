@@ -1,9 +1,9 @@
 //! Weights as tensors: loaded by name and shape, trained in place.
 
+use forestctl::error::{Error, Result};
+use forestctl::step::model::weights::Weights;
 use tch::{Device, Kind, Tensor};
 
-use forestctl::step::model::weights::Weights;
-use forestctl::error::{Error, Result};
 use super::tensor::{Torch, failed, from_view, precise};
 
 /// One weight tensor.

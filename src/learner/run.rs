@@ -4,18 +4,19 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
-use forestctl::step::batch::Batch;
-use forestctl::step::loss::{Loss, Token};
-use forestctl::step::metrics::{Sums, mean};
-use super::decoder::Decoder;
-use super::optim::{OptimizerState, clip_coefficient, grad_norm};
-use forestctl::step::report::{SCHEMA_VERSION, StepMetrics, StepReport};
-use forestctl::step::sequence_error::{Filtered, sequence_errors};
-use forestctl::step::settings::StepSettings;
-use super::{checkpoint, tensor};
 use forestctl::error::{Error, Result};
 use forestctl::finding::Code;
 use forestctl::rows::{Row, advantage};
+use forestctl::step::batch::Batch;
+use forestctl::step::loss::{Loss, Token};
+use forestctl::step::metrics::{Sums, mean};
+use forestctl::step::report::{SCHEMA_VERSION, StepMetrics, StepReport};
+use forestctl::step::sequence_error::{Filtered, sequence_errors};
+use forestctl::step::settings::StepSettings;
+
+use super::decoder::Decoder;
+use super::optim::{OptimizerState, clip_coefficient, grad_norm};
+use super::{checkpoint, tensor};
 
 /// Where the weights of a step come from: directories of Hugging Face models.
 #[derive(Clone, Copy, Debug)]
@@ -142,11 +143,8 @@ fn filter(rows: &mut [Row], previous: &[Vec<f64>], settings: &StepSettings) -> R
     let filtered =
         sequence_errors(&batch, previous).filter(&batch, settings.seq_logprob_error_threshold);
     if !filtered.masked_rollouts.is_empty() {
-        let masked: BTreeMap<_, _> = filtered
-            .masked_rollouts
-            .iter()
-            .map(|id| (id.clone(), Code::SeqLogprobError))
-            .collect();
+        let masked: BTreeMap<_, _> =
+            filtered.masked_rollouts.iter().map(|id| (id.clone(), Code::SeqLogprobError)).collect();
         advantage::assign(rows, &settings.grpo, &masked);
     }
     Ok(filtered)

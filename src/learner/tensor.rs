@@ -1,10 +1,9 @@
 //! The seam to libtorch: number formats, devices, bytes in and out, and errors.
 
+use forestctl::error::{Error, Result};
+use forestctl::step::settings::{DeviceChoice, Dtype};
 use safetensors::tensor::{Dtype as FileDtype, TensorView};
 use tch::{Device, Kind, TchError, Tensor};
-
-use forestctl::step::settings::{DeviceChoice, Dtype};
-use forestctl::error::{Error, Result};
 
 /// The result of plain tensor work.
 pub type Torch<T> = std::result::Result<T, TchError>;
@@ -62,8 +61,9 @@ fn load_cuda(index: u32) -> Result<()> {
     };
     // SAFETY: loading runs libtorch's own initialisers, which expect to be run this way.
     let library = unsafe { Library::open(Some("libtorch_cuda.so"), RTLD_NOW | RTLD_GLOBAL) };
-    let library = library
-        .map_err(|e| missing("--device cuda: libtorch_cuda.so cannot be loaded".into()).because(e))?;
+    let library = library.map_err(|e| {
+        missing("--device cuda: libtorch_cuda.so cannot be loaded".into()).because(e)
+    })?;
     // Its kernels stay registered for the life of the process.
     std::mem::forget(library);
     let devices = tch::Cuda::device_count();
@@ -112,8 +112,11 @@ fn raw_bytes(tensor: &Tensor) -> Torch<Vec<u8>> {
 
 /// The elements of a tensor as float64, row-major.
 pub fn to_f64(tensor: &Tensor) -> Torch<Vec<f64>> {
-    let tensor =
-        tensor.f_detach()?.f_to_dtype(Kind::Double, false, false)?.f_to(Device::Cpu)?.f_contiguous()?;
+    let tensor = tensor
+        .f_detach()?
+        .f_to_dtype(Kind::Double, false, false)?
+        .f_to(Device::Cpu)?
+        .f_contiguous()?;
     let mut values = vec![0.0; tensor.numel()];
     tensor.f_copy_data(&mut values, tensor.numel())?;
     Ok(values)

@@ -115,17 +115,14 @@ fn moments(rewards: impl Iterator<Item = f64> + Clone, n: f64) -> (f64, f64) {
 /// reason. An owner is read off its rows: no reason = it trains, a reason that a learner-side
 /// filter gives = filtered, any other = masked. Execution padding stays at 0. Idempotent, so the
 /// learner calls it again after filtering.
-pub fn assign(
-    rows: &mut [Row],
-    settings: &GrpoSettings,
-    filtered: &BTreeMap<RolloutId, Code>,
-) {
+pub fn assign(rows: &mut [Row], settings: &GrpoSettings, filtered: &BTreeMap<RolloutId, Code>) {
     let mut groups: BTreeMap<GroupId, BTreeMap<RolloutId, Owner>> = BTreeMap::new();
     for row in rows.iter_mut() {
         let Some(rollout) = &row.rollout_id else { continue };
-        let reason = filtered.get(rollout).copied().or_else(|| {
-            (settings.overlong_filtering && row.truncated).then_some(Code::Overlong)
-        });
+        let reason = filtered
+            .get(rollout)
+            .copied()
+            .or_else(|| (settings.overlong_filtering && row.truncated).then_some(Code::Overlong));
         if let (None, Some(reason)) = (&row.mask_reason, reason) {
             row.mask_reason = Some(reason.as_str().to_owned());
         }

@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 
+use super::advantage;
 use super::manifest::{Counts, DroppedGroup, GroupRows, OwnerLengths};
-use super::model::{Row, Span};
-use super::{advantage, routes};
-use crate::archive::{Call, Group, Rollout};
+use super::model::Row;
+use super::owner::Owner;
+use crate::archive::Group;
 use crate::config::GrpoSettings;
-use crate::finding::Finding;
-use crate::forest::{Forest, Path};
-use crate::id::CallId;
-use crate::select::{GroupSelection, RolloutSelection, Selection, Verdict, parents};
+use crate::finding::Code;
+use crate::select::{GroupSelection, Selection, Verdict};
 
 /// Rows of all kept groups, with what the manifest says of them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -32,8 +31,8 @@ pub struct Batch {
 /// Builds the rows of `selection` over the same `groups`.
 ///
 /// Invalid owners of a kept group get one masked stand-in on borrowed input (rule 105), and each
-/// group is filled up to a multiple of `row_multiple` rows (rule 103). Neither votes, trains, nor
-/// counts as tokens.
+/// group is filled up to a multiple of `row_multiple` rows (rule 103). Neither trains nor counts
+/// as tokens, and padding has no vote either (rule 104).
 pub fn build(
     groups: &[Group],
     selection: &Selection,
@@ -63,62 +62,49 @@ pub fn build_group(
     row_multiple: u32,
     grpo: &GrpoSettings,
 ) -> Batch {
-    let owners: Vec<Owner> = group
-        .rollouts
-        .iter()
-        .zip(&selection.rollouts)
-        .map(|(rollout, selection)| Owner::new(rollout, selection))
-        .collect();
+    let rollouts = group.rollouts.iter().zip(&selection.rollouts);
+    let owners: Vec<Owner> = rollouts.map(|(r, s)| Owner::new(&group.group_id, r, s)).collect();
     let mut batch = Batch {
         lengths: owners.iter().map(Owner::lengths).collect(),
         counts: Counts { groups: 1, rollouts: owners.len() as u64, ..Counts::default() },
         ..Batch::default()
     };
-    let layout = owners.iter().find_map(|owner| owner.rows(group).into_iter().next());
+    let layout = owners.iter().find_map(|owner| owner.rows.first()).cloned();
     let (Some(layout), None) = (layout, selection.dropped) else {
-        let reason = selection.dropped.unwrap_or(crate::finding::Code::NoVerifiedLayout);
         batch.counts.dropped_groups = 1;
         batch.dropped_groups.push(DroppedGroup {
             group_id: group.group_id.clone(),
-            reason: reason.as_str().to_owned(),
+            reason: selection.dropped.unwrap_or(Code::NoVerifiedLayout).as_str().to_owned(),
         });
         return batch;
     };
+    let counts = &mut batch.counts;
     let mut rows = Vec::new();
-    for owner in &owners {
-        let own = owner.rows(group);
-        match own.is_empty() {
+    for owner in owners {
+        if owner.selection.verdict() == Verdict::Valid {
+            counts.valid_rollouts += 1;
+            counts.unique_tokens += owner.unique_tokens();
+            counts.row_tokens += owner.rows.iter().map(|r| r.input_ids.len() as u64).sum::<u64>();
+        }
+        match owner.rows.is_empty() {
             true => rows.push(owner.stand_in(&layout)),
-            false => rows.extend(own),
+            false => rows.extend(owner.rows),
         }
     }
     let missing = (rows.len() as u64).wrapping_neg() % u64::from(row_multiple.max(1));
     rows.extend((0..missing).map(|k| padding(&layout, k)));
     advantage::assign(&mut rows, grpo, &BTreeMap::new());
-
-    let valid = || owners.iter().filter(|o| o.selection.verdict() == Verdict::Valid);
-    let counts = &mut batch.counts;
-    counts.valid_rollouts = valid().count() as u64;
-    counts.unique_tokens = valid().flat_map(|o| &o.calls).map(|c| c.token_ids.len() as u64).sum();
     for row in &rows {
+        let trains = row.sample_mask != 0.0;
         counts.rows += 1;
         counts.padding_rows += u64::from(row.is_execution_padding);
-        if row.is_execution_padding {
-            continue;
-        }
-        counts.masked_rows += u64::from(row.sample_mask == 0.0);
-        if row.sample_mask != 0.0 {
-            counts.loss_tokens += row.loss_tokens() as u64;
-        }
-        let owner = owners.iter().find(|o| Some(&o.rollout.rollout_id) == row.rollout_id.as_ref());
-        if owner.is_some_and(|o| o.selection.verdict() == Verdict::Valid) {
-            counts.row_tokens += row.input_ids.len() as u64;
-        }
+        counts.masked_rows += u64::from(!trains && !row.is_execution_padding);
+        counts.loss_tokens += if trains { row.loss_tokens() as u64 } else { 0 };
     }
     batch.groups.push(GroupRows {
         group_id: group.group_id.clone(),
-        rollouts: owners.len() as u32,
-        valid_rollouts: valid().count() as u32,
+        rollouts: group.rollouts.len() as u32,
+        valid_rollouts: counts.valid_rollouts as u32,
         weight_version: oldest_weights(&rows),
         row_ids: rows.iter().map(|row| row.row_id.clone()).collect(),
     });
@@ -130,4 +116,16 @@ pub fn build_group(
 fn oldest_weights(rows: &[Row]) -> Option<u64> {
     let spans = rows.iter().filter(|row| !row.uses_borrowed_input).flat_map(|row| &row.spans);
     spans.map(|span| span.weight_version).min().flatten()
+}
+
+fn padding(layout: &Row, k: u64) -> Row {
+    Row {
+        row_id: format!("{}_pad{k}", layout.group_id),
+        rollout_id: None,
+        slot: None,
+        segment_count: 0,
+        is_execution_padding: true,
+        reward: Some(0.0),
+        ..layout.borrowed()
+    }
 }

@@ -58,6 +58,22 @@ pub struct Counts {
     pub unique_tokens: u64,
 }
 
+impl Counts {
+    /// Adds the counts of other groups.
+    pub fn add(&mut self, other: &Counts) {
+        self.rows += other.rows;
+        self.padding_rows += other.padding_rows;
+        self.masked_rows += other.masked_rows;
+        self.rollouts += other.rollouts;
+        self.valid_rollouts += other.valid_rollouts;
+        self.groups += other.groups;
+        self.dropped_groups += other.dropped_groups;
+        self.loss_tokens += other.loss_tokens;
+        self.row_tokens += other.row_tokens;
+        self.unique_tokens += other.unique_tokens;
+    }
+}
+
 /// One kept prompt group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupRows {

@@ -1,11 +1,15 @@
 //! Rows: one per path of the selected forest, padded, weighted, and written for training.
 
 pub mod advantage;
+mod build;
 mod columns;
 pub mod manifest;
 pub mod model;
+mod owner;
+mod routes;
 mod store;
 
+pub use build::{Batch, build, build_group};
 pub use manifest::{Counts, DroppedGroup, GroupRows, OwnerLengths, Part, Provenance, RowsManifest};
 pub use model::{Row, RowRoutes, Span};
 pub use store::{MANIFEST, RowsDir, read, write};

@@ -72,6 +72,22 @@ impl Row {
         self.loss_mask.iter().filter(|&&m| m == 1).count()
     }
 
+    /// A copy of which nothing trains, for rows whose owner has no input of its own.
+    pub fn borrowed(&self) -> Row {
+        let mut row = Row {
+            segment: 0,
+            uses_borrowed_input: true,
+            advantage: 0.0,
+            sample_mask: 0.0,
+            truncated: false,
+            mask_reason: None,
+            ..self.clone()
+        };
+        row.loss_mask.fill(0);
+        row.spans.iter_mut().for_each(|span| span.owned = false);
+        row
+    }
+
     /// What is wrong with the row by itself: columns of different lengths, spans that do not tile
     /// the row, loss outside owned generations, an owner that is half there.
     pub fn inconsistency(&self) -> Option<&'static str> {

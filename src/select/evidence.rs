@@ -6,6 +6,7 @@ use super::Problem;
 use crate::finding::Code;
 use crate::id::Digest32;
 use crate::wire::assistant_fingerprint;
+use crate::wire::replay::item_digest;
 use crate::wire::json::{Dialect, Json};
 
 /// A result object as evidence.
@@ -113,7 +114,9 @@ fn generated(item: &Json) -> Result<Option<HistoryItem>, String> {
     let role = item.get("role").and_then(Json::as_str);
     let kind = match (item.get("type").and_then(Json::as_str), role) {
         (Some("message") | None, Some("assistant")) => ItemKind::Message,
-        (Some("message") | None, Some("system" | "developer" | "user" | "tool")) => return Ok(None),
+        (Some("message") | None, Some("system" | "developer" | "user" | "tool")) => {
+            return Ok(None);
+        }
         (Some("reasoning"), _) => ItemKind::Reasoning,
         (Some("function_call"), _) => ItemKind::FunctionCall,
         (Some(kind), _) if kind.ends_with("_output") => return Ok(None),
@@ -127,7 +130,7 @@ fn generated(item: &Json) -> Result<Option<HistoryItem>, String> {
         }
     };
     let fingerprint = match kind {
-        ItemKind::Reasoning => None,
+        ItemKind::Reasoning => Some(item_digest(item).map_err(|e| e.to_string())?.digest),
         _ => assistant_fingerprint(std::slice::from_ref(item)).map_err(|e| e.to_string())?,
     };
     let id = identity(item.get("id"));

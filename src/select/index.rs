@@ -130,9 +130,10 @@ impl<'a> Index<'a> {
         let Some(first) = items.first() else { return Vec::new() };
         let owners = self.owners(first);
         let mut found: Vec<(usize, usize)> = if owners.is_empty() {
-            let anchored = self.anchors.iter().filter_map(|&place| {
-                self.by_anchor.get(&(place, items.get(place)?.fingerprint?))
-            });
+            let anchored = self
+                .anchors
+                .iter()
+                .filter_map(|&place| self.by_anchor.get(&(place, items.get(place)?.fingerprint?)));
             anchored.flatten().copied().collect::<Vec<_>>()
         } else {
             owners.iter().filter(|(_, place)| *place == 0).map(|(number, _)| *number).collect()

@@ -45,9 +45,10 @@ pub fn judge(
 ) -> (RolloutSelection, Vec<Finding>) {
     let mut choice = policy.choose(rollout);
     let index = Index::new(rollout);
-    let unattributed = choice.problems.iter().any(|p| {
-        matches!(p.reason.code, Code::UnattributedTerminal | Code::ContradictoryEvidence)
-    });
+    let unattributed = choice
+        .problems
+        .iter()
+        .any(|p| matches!(p.reason.code, Code::UnattributedTerminal | Code::ContradictoryEvidence));
     if choice.terminal.is_none() && !unattributed {
         // The framework's own attribution, where the result says nothing.
         let recorded = rollout.ledger.terminal_call_id.as_ref();
@@ -80,9 +81,8 @@ pub fn judge(
 
     let mut findings: Vec<Finding> =
         problems.iter().map(|problem| finding(rollout, &index, problem)).collect();
-    let unrecorded = |&number: &usize| {
-        ending(&index.committed[number].completion) == Ending::Unrecorded
-    };
+    let unrecorded =
+        |&number: &usize| ending(&index.committed[number].completion) == Ending::Unrecorded;
     if problems.is_empty() && numbers.iter().any(unrecorded) {
         // Policies that need the status have objected already.
         let message = "the source records no completion status, so length stops are unknown";
@@ -149,7 +149,8 @@ fn capture(rollout: &Rollout, choice: &Choice, index: &Index) -> Vec<Problem> {
             }
             continue;
         }
-        let message = format!("the capture of {what} {} failed: {}", failure.call_id, failure.reason);
+        let message =
+            format!("the capture of {what} {} failed: {}", failure.call_id, failure.reason);
         let mut problem = Problem::new(code, vec![failure.call_id.clone()], message);
         problem.reason.capture_reason = Some(failure.reason.clone());
         problems.push(problem);

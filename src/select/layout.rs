@@ -1,7 +1,7 @@
 //! Whether selected calls can be laid out as rows: records of this scope, closed under parents,
 //! consistent in their lengths. Digests are `validate`'s concern; nothing here trusts them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use super::Problem;
 use super::index::Index;
@@ -9,6 +9,8 @@ use crate::archive::{Call, Mode, Rollout};
 use crate::finding::Code;
 use crate::forest::{Forest, ForestError};
 use crate::id::CallId;
+use crate::wire::json::{Dialect, Json};
+use crate::wire::route::{RouteError, Routes};
 
 /// What keeps the selected calls from being rows.
 pub fn problems(rollout: &Rollout, index: &Index, calls: &[CallId]) -> Vec<Problem> {
@@ -37,6 +39,7 @@ pub fn problems(rollout: &Rollout, index: &Index, calls: &[CallId]) -> Vec<Probl
         }
     }
     problems.extend(lineage(index, &selected));
+    problems.extend(routes(&selected));
     problems
 }
 
@@ -44,7 +47,8 @@ pub fn problems(rollout: &Rollout, index: &Index, calls: &[CallId]) -> Vec<Probl
 fn by_itself(call: &Call) -> Option<(Code, &'static str)> {
     let tokens = call.token_ids.len();
     let carry = call.carry_len as usize;
-    if call.delta_len != tokens as u64 || call.prev_len.checked_add(call.delta_len) != Some(call.cum_len)
+    if call.delta_len != tokens as u64
+        || call.prev_len.checked_add(call.delta_len) != Some(call.cum_len)
     {
         return Some((Code::InvalidSnapshot, "has lengths that do not add up"));
     }
@@ -96,8 +100,10 @@ fn lineage(index: &Index, selected: &[&Call]) -> Vec<Problem> {
     }
     if let Some(first) = orphans.first() {
         let parent = first.parent_call_id.as_ref().map(ToString::to_string).unwrap_or_default();
-        let message =
-            format!("selected call {} continues call {parent}, which is not selected", first.call_id);
+        let message = format!(
+            "selected call {} continues call {parent}, which is not selected",
+            first.call_id
+        );
         let calls = orphans.iter().map(|call| call.call_id.clone()).collect();
         problems.push(Problem::new(Code::SelectionNotClosed, calls, message));
     }
@@ -109,9 +115,73 @@ fn lineage(index: &Index, selected: &[&Call]) -> Vec<Problem> {
     problems
 }
 
+/// Expert routes can be read, and are of one model.
+fn routes(selected: &[&Call]) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let mut first: Option<(&Call, (usize, usize))> = None;
+    for call in selected {
+        let routes = match routes_of(call) {
+            Ok(Some(routes)) => routes,
+            Ok(None) => continue,
+            Err(error) => {
+                let message = format!("expert routes of selected call {}: {error}", call.call_id);
+                let calls = vec![call.call_id.clone()];
+                problems.push(Problem::new(Code::InvalidRoute, calls, message));
+                continue;
+            }
+        };
+        let shape = (routes.layers, routes.topk);
+        let (example, expected) = *first.get_or_insert((call, shape));
+        if shape != expected {
+            let message = format!(
+                "expert routes have {}x{} layers and experts in call {}, and {}x{} in call {}",
+                shape.0, shape.1, call.call_id, expected.0, expected.1, example.call_id
+            );
+            let calls = vec![call.call_id.clone()];
+            problems.push(Problem::new(Code::RouteShapeMismatch, calls, message));
+        }
+    }
+    problems
+}
+
+/// Expert routes captured with a call, if any (`spec/gym-wire.md` b.11).
+///
+/// # Errors
+/// When they cannot be read, or name an expert beyond 32 bits.
+pub fn routes_of(call: &Call) -> Result<Option<Routes>, RouteError> {
+    #[derive(serde::Deserialize)]
+    struct Extras<'a> {
+        #[serde(borrow, default)]
+        routed_experts: Option<&'a serde_json::value::RawValue>,
+    }
+    let Some(extras) = &call.extras else { return Ok(None) };
+    let failed = |e: &dyn std::fmt::Display| RouteError(format!("cannot read the extras: {e}"));
+    let extras: Option<Extras> = serde_json::from_str(extras).map_err(|e| failed(&e))?;
+    let Some(value) = extras.and_then(|extras| extras.routed_experts) else { return Ok(None) };
+    let value = Json::parse(value.get(), Dialect::Strict).map_err(|e| failed(&e))?;
+    if value.is_null() {
+        return Ok(None);
+    }
+    let routes = Routes::decode(&value)?;
+    let beyond = routes.experts().find(|expert| i32::try_from(*expert).is_err());
+    match beyond {
+        Some(expert) => Err(RouteError(format!("expert {expert} does not fit 32 bits"))),
+        None => Ok(Some(routes)),
+    }
+}
+
+/// Records of `calls`, leaving out those without one.
+pub fn calls_of<'a>(rollout: &'a Rollout, calls: &[CallId]) -> Vec<&'a Call> {
+    let mut records: HashMap<&CallId, &Call> = HashMap::new();
+    for call in &rollout.calls {
+        records.entry(&call.call_id).or_insert(call);
+    }
+    calls.iter().filter_map(|id| records.get(id).copied()).collect()
+}
+
 /// Parent links by position in the selection; `None` also for a parent outside it.
 pub fn parents(selected: &[&Call]) -> Vec<Option<usize>> {
-    let places: std::collections::HashMap<&CallId, usize> =
+    let places: HashMap<&CallId, usize> =
         selected.iter().enumerate().map(|(i, call)| (&call.call_id, i)).collect();
     selected.iter().map(|c| places.get(c.parent_call_id.as_ref()?).copied()).collect()
 }

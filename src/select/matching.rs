@@ -115,7 +115,8 @@ impl Tiling<'_> {
                 }
                 continue;
             }
-            let meant: Vec<_> = calls.iter().copied().filter(|(call, _)| ancestors[*call]).collect();
+            let meant: Vec<_> =
+                calls.iter().copied().filter(|(call, _)| ancestors[*call]).collect();
             if meant.len() >= positions.len() {
                 for at in positions {
                     self.candidates[at].clone_from(&meant);

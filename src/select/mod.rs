@@ -15,6 +15,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 pub use all_captured::AllCaptured;
+pub use layout::{calls_of, parents, routes_of};
 pub use returned_history::ReturnedHistory;
 
 use crate::archive::{Completion, Group, Rollout, SourceKind};
@@ -63,9 +64,7 @@ impl Problem {
 }
 
 /// The built-in policies.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
 pub enum PolicyName {

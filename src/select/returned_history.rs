@@ -50,7 +50,11 @@ impl Policy for ReturnedHistory {
             }
         };
         let terminal = terminal.map(|call| index.id(call));
-        Choice { calls: found.calls.values().map(|&call| index.id(call)).collect(), terminal, problems }
+        Choice {
+            calls: found.calls.values().map(|&call| index.id(call)).collect(),
+            terminal,
+            problems,
+        }
     }
 }
 

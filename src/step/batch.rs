@@ -72,7 +72,9 @@ fn targets_of(row: &Row) -> Result<Vec<usize>> {
         match (mask, position) {
             (0, _) => {}
             (1, 0) => {
-                return Err(corrupt("carries loss on its first token, which nothing predicts".into()));
+                return Err(corrupt(
+                    "carries loss on its first token, which nothing predicts".into(),
+                ));
             }
             (1, _) => targets.push(position),
             _ => return Err(corrupt(format!("has loss_mask {mask}; it must be 0 or 1"))),

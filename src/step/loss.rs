@@ -161,11 +161,7 @@ impl Loss {
             (false, KlGradient::ScoreFunction) => weight * kind.slope(d) + value,
         };
         let bound = self.config.kl_output_clamp_value.unwrap_or(f64::INFINITY);
-        if value.abs() > bound {
-            (value.clamp(-bound, bound), 0.0)
-        } else {
-            (value, derivative)
-        }
+        if value.abs() > bound { (value.clamp(-bound, bound), 0.0) } else { (value, derivative) }
     }
 }
 
@@ -177,8 +173,7 @@ mod tests {
     use crate::config::loss::KlType;
 
     fn loss(change: impl FnOnce(&mut LossConfig)) -> Loss {
-        let mut config =
-            LossConfig { kl_gradient: KlGradient::Plain, ..LossConfig::default() };
+        let mut config = LossConfig { kl_gradient: KlGradient::Plain, ..LossConfig::default() };
         change(&mut config);
         Loss::new(config).unwrap()
     }
@@ -238,8 +233,13 @@ mod tests {
     #[test]
     fn a_tie_takes_the_gradient_of_the_unclipped_arm() {
         for advantage in [-1.5, 1.5] {
-            let token =
-                Token { current: -2.0, previous: -2.0, generation: -2.0, reference: 0.0, advantage };
+            let token = Token {
+                current: -2.0,
+                previous: -2.0,
+                generation: -2.0,
+                reference: 0.0,
+                advantage,
+            };
             let terms = loss(|c| c.reference_policy_kl_penalty = 0.0).terms(&token);
             assert_eq!((terms.actor, terms.derivative), (-advantage, -advantage));
         }

@@ -135,8 +135,7 @@ impl Sums {
 
     /// The loss: both terms of it.
     pub fn loss(&self, loss: &Loss, tokens: u64) -> f64 {
-        mean(self.actor, tokens)
-            + loss.config().reference_policy_kl_penalty * mean(self.kl, tokens)
+        mean(self.actor, tokens) + loss.config().reference_policy_kl_penalty * mean(self.kl, tokens)
     }
 
     /// The means over `tokens` retained valid tokens in `rows` rows.

@@ -80,9 +80,8 @@ impl SequenceErrors {
         let above = |error: f64| threshold.is_some_and(|threshold| error > threshold);
         let masked: BTreeSet<_> =
             self.pooled.iter().filter(|(_, e)| above(**e)).map(|(id, _)| id).collect();
-        let is_masked = |i: usize| {
-            batch.rows()[i].rollout_id.as_ref().is_some_and(|id| masked.contains(id))
-        };
+        let is_masked =
+            |i: usize| batch.rows()[i].rollout_id.as_ref().is_some_and(|id| masked.contains(id));
         let rows: Vec<_> =
             (0..batch.rows().len()).filter(|&i| batch.trains(i) && is_masked(i)).collect();
         let correct = rows.iter().filter(|&&i| batch.rows()[i].reward == Some(1.0)).count();

@@ -163,9 +163,7 @@ mod tests {
 
     #[test]
     fn devices_parse_as_they_print() {
-        for (text, device) in
-            [("cpu", DeviceChoice::Cpu), ("cuda:3", DeviceChoice::Cuda(3))]
-        {
+        for (text, device) in [("cpu", DeviceChoice::Cpu), ("cuda:3", DeviceChoice::Cuda(3))] {
             assert_eq!(text.parse(), Ok(device));
             assert_eq!(device.to_string(), text);
         }

@@ -4,6 +4,7 @@
 //! how they spell floats and in what they refuse.
 
 use super::json::Json;
+use super::python;
 
 /// Whose spelling is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,31 +111,30 @@ fn string(out: &mut String, text: &str) {
     out.push('"');
 }
 
-/// Shortest digits that round-trip, in the layout of `spelling`.
 fn float(x: f64, spelling: Spelling) -> String {
-    if x == 0.0 {
-        return if x.is_sign_negative() { "-0.0" } else { "0.0" }.to_owned();
+    match spelling {
+        Spelling::Python => python::repr_f64(x),
+        Spelling::Orjson(sign) => orjson_float(x, sign),
     }
-    let shortest = format!("{x:e}");
-    let (digits, exponent) = shortest.split_once('e').unwrap_or((&shortest, "0"));
-    let power: i32 = exponent.parse().unwrap_or(0);
-    let least = if spelling == Spelling::Python { -4 } else { -5 };
-    if (least..16).contains(&power) {
-        // `{}` of a float never uses an exponent.
+}
+
+/// Shortest digits that read back, an exponent below 1e-5 and from 1e16.
+fn orjson_float(x: f64, sign: ExponentSign) -> String {
+    let scientific = format!("{x:e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if x == 0.0 || (-5..16).contains(&exponent) {
+        // Without an exponent, unlike the `{:?}` of small numbers.
         let fixed = format!("{x}");
         return if fixed.contains('.') { fixed } else { fixed + ".0" };
     }
-    let (sign, power) = (if power < 0 { "-" } else { "+" }, power.unsigned_abs());
-    match spelling {
-        Spelling::Python => format!("{digits}e{sign}{power:02}"),
-        Spelling::Orjson(ExponentSign::Bare) if sign == "+" => format!("{digits}e{power}"),
-        Spelling::Orjson(_) => format!("{digits}e{sign}{power}"),
-    }
+    let plus = if exponent > 0 && sign == ExponentSign::Plus { "+" } else { "" };
+    format!("{digits}e{plus}{exponent}")
 }
 
 /// `str.strip()` of Python, which also takes U+001C..U+001F for white space.
 pub fn strip(text: &str) -> &str {
-    text.trim_matches(|c: char| c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c))
+    text.trim_matches(python::is_space)
 }
 
 #[cfg(test)]

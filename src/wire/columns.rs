@@ -119,9 +119,9 @@ impl<'a> Reader<'a> {
 
     fn token_ids(&mut self) -> Result<Vec<u64>, RecordError> {
         self.list(Self::plain_integer, |value| match value {
-            Json::Int(n) => u64::try_from(n).map_err(|_| token_id(&Json::Int(n))),
-            Json::BigInt(_) => Err(token_id(&value)),
-            other => Err(fields::expected(Code::MalformedRecord, "a list of integers", &other)),
+            Json::Int(n) => u64::try_from(n).map_err(|_| token_id(&n)),
+            Json::BigInt(digits) => Err(token_id(&format!("{} digits", digits.len()))),
+            other => Err(fields::expected(Code::MalformedRecord, "an integer", &other)),
         })
     }
 
@@ -202,8 +202,10 @@ fn ends_item(next: Option<&u8>) -> bool {
     matches!(next, Some(b',' | b']' | b' '))
 }
 
-fn token_id(found: &Json) -> RecordError {
-    fields::expected(Code::InvalidSnapshot, "token ids of 0 to 18446744073709551615", found)
+/// In the words that the package has for it.
+fn token_id(found: &impl std::fmt::Display) -> RecordError {
+    let message = format!("token_id must be an unsigned 64-bit integer, got {found}");
+    RecordError::new(Code::InvalidSnapshot, message)
 }
 
 fn json(error: &JsonError) -> RecordError {

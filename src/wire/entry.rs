@@ -7,8 +7,9 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::RecordError;
+use super::fields::{self, RecordError};
 use super::json::{Dialect, Json};
+use super::python;
 use crate::finding::Code;
 use crate::id::Digest32;
 
@@ -119,16 +120,12 @@ impl Draft {
     fn checked(self) -> Result<TokenEntry, RecordError> {
         let Draft { schema_version, token_item_index, missing, mut entry } = self;
         if let Some(field) = missing {
-            return Err(malformed(field, format!("the required field {field} is missing")));
+            return Err(malformed(field, "is missing"));
         }
         if schema_version != ENTRY_SCHEMA_VERSION {
-            return Err(RecordError {
-                code: Code::UnsupportedSchema,
-                field: Some("schema_version".to_owned()),
-                message: format!(
-                    "token entry of schema {schema_version}; schema {ENTRY_SCHEMA_VERSION} is read"
-                ),
-            });
+            let message =
+                format!("found schema {schema_version}; schema {ENTRY_SCHEMA_VERSION} is read");
+            return Err(RecordError::of(Code::UnsupportedSchema, "schema_version", message));
         }
         let (tokens, logprobs) =
             (entry.generation_token_ids.len(), entry.generation_log_probs.len());
@@ -169,11 +166,7 @@ impl Draft {
 }
 
 fn malformed(field: &str, message: impl Into<String>) -> RecordError {
-    RecordError {
-        code: Code::MalformedRecord,
-        field: Some(field.to_owned()),
-        message: message.into(),
-    }
+    RecordError::of(Code::MalformedRecord, field, message)
 }
 
 /// What the visitors know when serde reports only a message.
@@ -377,9 +370,7 @@ scalar!(Float => f64, "a number", {
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<f64, E> {
-        let digits = without_underscores(text.trim());
-        let number = digits.and_then(|digits| digits.parse().ok());
-        number.ok_or_else(|| E::custom(format!("{text:?} is not a number")))
+        fields::python_float(text).ok_or_else(|| E::custom(format!("{text:?} is not a number")))
     }
 });
 
@@ -401,11 +392,7 @@ scalar!(Flag => bool, "a boolean", {
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<bool, E> {
-        match text.to_ascii_lowercase().as_str() {
-            "1" | "true" | "t" | "yes" | "y" | "on" => Ok(true),
-            "0" | "false" | "f" | "no" | "n" | "off" => Ok(false),
-            _ => Err(E::custom(format!("{text:?} is not a boolean"))),
-        }
+        fields::bool_word(text).ok_or_else(|| E::custom(format!("{text:?} is not a boolean")))
     }
 });
 
@@ -432,24 +419,15 @@ fn not_whole<E: serde::de::Error>(x: f64) -> E {
     E::custom(format!("{x} is not an integer"))
 }
 
-/// A Python integer as text: white space around, a sign, single underscores between digits, and a
-/// fraction of zeros.
+/// An integer as text, perhaps with a fraction of zeros.
 fn lax_int(text: &str) -> Option<i128> {
     let text = text.trim();
-    let text = match text.split_once('.') {
+    let whole = match text.split_once('.') {
         Some((head, zeros)) if !zeros.is_empty() && zeros.bytes().all(|b| b == b'0') => head,
         Some(_) => return None,
         None => text,
     };
-    without_underscores(text)?.parse().ok()
-}
-
-/// Removes single underscores between digits; `None` where one stands anywhere else.
-fn without_underscores(text: &str) -> Option<String> {
-    let bytes = text.as_bytes();
-    let digit = |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(u8::is_ascii_digit);
-    let misplaced = |(at, _): (usize, &str)| !digit(at.checked_sub(1)) || !digit(Some(at + 1));
-    (!text.match_indices('_').any(misplaced)).then(|| text.replace('_', ""))
+    python::parse_int(whole)
 }
 
 /// null, or what the inner seed reads.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::digest::{DIGEST_VERSION, EXTRAS_DIGEST_VERSION};
 use super::json::{Json, JsonError, OVERFLOW};
 use crate::archive::Mode;
 use crate::finding::Code;
@@ -98,9 +99,29 @@ impl Fields {
     /// Reads versions and scope, and refuses the versions that cannot be read. This comes before
     /// every other member, so that a record of another version is called by that name.
     pub(super) fn head(&mut self) -> Result<Head> {
+        let (schema_version, scope) = self.scope()?;
+        let digest_version = self.version("digest_version", DIGEST_VERSION)?;
+        let extras_digest_version = self.version("extras_digest_version", EXTRAS_DIGEST_VERSION)?;
+        for (code, field, found, read) in [
+            (Code::UnsupportedDigest, "digest_version", digest_version, DIGEST_VERSION),
+            (
+                Code::UnsupportedExtrasDigest,
+                "extras_digest_version",
+                extras_digest_version,
+                EXTRAS_DIGEST_VERSION,
+            ),
+        ] {
+            if found != read {
+                let message = format!("found version {found}; version {read} is read");
+                return Err(RecordError::of(code, field, message));
+            }
+        }
+        Ok(Head { schema_version, digest_version, extras_digest_version, scope })
+    }
+
+    /// Reads the schema version, and the scope by the name that this version gives it.
+    pub(super) fn scope(&mut self) -> Result<(u64, String)> {
         let schema_version = self.version("schema_version", 2)?;
-        let digest_version = self.version("digest_version", 2)?;
-        let extras_digest_version = self.version("extras_digest_version", 1)?;
         let name = SCHEMAS.iter().find(|(version, _)| *version == schema_version);
         let renamed = schema_version == 3 && self.has("rollout_id") && !self.has("capture_key");
         let Some((_, name)) = name.filter(|_| !renamed) else {
@@ -111,17 +132,7 @@ impl Fields {
             );
             return Err(RecordError::of(Code::UnsupportedSchema, "schema_version", message));
         };
-        for (code, field, found, read) in [
-            (Code::UnsupportedDigest, "digest_version", digest_version, 2),
-            (Code::UnsupportedExtrasDigest, "extras_digest_version", extras_digest_version, 1),
-        ] {
-            if found != read {
-                let message = format!("found version {found}; version {read} is read");
-                return Err(RecordError::of(code, field, message));
-            }
-        }
-        let scope = self.identifier(name)?;
-        Ok(Head { schema_version, digest_version, extras_digest_version, scope })
+        Ok((schema_version, self.identifier(name)?))
     }
 
     /// An error at one member.
@@ -360,7 +371,7 @@ fn lax_float(code: Code, value: Json) -> Result<f64> {
 
 /// Python's `float(text)` for the decimal forms: surrounding space, and single underscores
 /// between digits.
-fn python_float(text: &str) -> Option<f64> {
+pub(super) fn python_float(text: &str) -> Option<f64> {
     let text = text.trim();
     let digit = |i: usize| text.as_bytes().get(i).is_some_and(u8::is_ascii_digit);
     let lone = text.match_indices('_').all(|(i, _)| i > 0 && digit(i - 1) && digit(i + 1));
@@ -374,14 +385,19 @@ fn lax_bool(code: Code, value: Json) -> Result<bool> {
         Json::Int(1) => Some(true),
         Json::Float(x) if *x == 0.0 => Some(false),
         Json::Float(x) if *x == 1.0 => Some(true),
-        Json::Str(s) => match s.to_ascii_lowercase().as_str() {
-            "0" | "off" | "f" | "false" | "n" | "no" => Some(false),
-            "1" | "on" | "t" | "true" | "y" | "yes" => Some(true),
-            _ => None,
-        },
+        Json::Str(s) => bool_word(s),
         _ => None,
     };
     found.ok_or_else(|| expected(code, "true or false", &value))
+}
+
+/// A bool that pydantic reads from a string.
+pub(super) fn bool_word(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "0" | "off" | "f" | "false" | "n" | "no" => Some(false),
+        "1" | "on" | "t" | "true" | "y" | "yes" => Some(true),
+        _ => None,
+    }
 }
 
 fn mode(code: Code, value: Json) -> Result<Mode> {

@@ -168,6 +168,43 @@ impl Receipt {
     }
 }
 
+/// What a gate serves of a capture scope before a framework judges it (`RolloutManifest`,
+/// `spec/gym-wire.md` a.7). Duplicate calls are allowed, as is a call that both is a record and
+/// failed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RolloutManifest {
+    /// Capture schema.
+    pub schema_version: u64,
+    /// Capture scope.
+    pub scope: String,
+    /// Rows in commit order.
+    pub records: Vec<CallRecord>,
+    /// Failures in ledger order; one call may have several.
+    pub failures: Vec<CaptureFailure>,
+}
+
+impl RolloutManifest {
+    /// Reads a manifest: its form, not its truth ([`RolloutManifest::check`]).
+    ///
+    /// # Errors
+    ///
+    /// As [`Receipt::parse`].
+    pub fn parse(text: &str) -> Result<RolloutManifest> {
+        let mut fields = object(text)?;
+        let (schema_version, scope) = fields.scope()?;
+        let manifest = RolloutManifest {
+            schema_version,
+            scope,
+            records: fields.list("records", |code, row| {
+                CallRecord::read(Fields::object(code, row)?, schema_version)
+            })?,
+            failures: fields.list("failures", failure)?,
+        };
+        fields.finish()?;
+        Ok(manifest)
+    }
+}
+
 impl CallRecord {
     /// Reads one manifest row from its own text.
     ///

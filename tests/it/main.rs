@@ -1,7 +1,11 @@
 //! One integration binary; a module per area.
 
+mod archive;
+mod closed_loop;
 mod generated;
 mod ingest;
+mod rows;
+mod select;
 #[cfg(feature = "torch")]
 mod step;
 mod wire_staged;

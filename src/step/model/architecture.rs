@@ -64,9 +64,8 @@ impl Architecture {
     /// Reads `config.json` of a model directory.
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read(path).map_err(|e| Error::io("cannot read", path, e))?;
-        let value: Value = serde_json::from_slice(&text).map_err(|e| {
-            Error::format(format!("{} is not JSON", path.display())).because(e)
-        })?;
+        let value: Value = serde_json::from_slice(&text)
+            .map_err(|e| Error::format(format!("{} is not JSON", path.display())).because(e))?;
         Self::parse(&value).map_err(|problem| {
             Error::format(format!("{}: {problem}", path.display())).help(SUPPORTED)
         })
@@ -249,9 +248,8 @@ impl<'a> Keys<'a> {
     }
 
     fn number(&self, key: &str) -> Result<Option<f64>, String> {
-        let number = |v: &Value| {
-            v.as_f64().ok_or_else(|| format!("{key} is {v}; a number was expected"))
-        };
+        let number =
+            |v: &Value| v.as_f64().ok_or_else(|| format!("{key} is {v}; a number was expected"));
         self.get(key).map(number).transpose()
     }
 

@@ -56,9 +56,8 @@ impl WeightFiles {
     pub fn read(&self) -> Result<Weights<'_>> {
         let mut tensors = BTreeMap::new();
         for (path, map) in &self.files {
-            let corrupt = |problem: String| {
-                Error::format(format!("{} {problem}", path.display())).help(HELP)
-            };
+            let corrupt =
+                |problem: String| Error::format(format!("{} {problem}", path.display())).help(HELP);
             let file = SafeTensors::deserialize(map).map_err(|e| {
                 corrupt("is truncated, or no safetensors file".to_owned()).because(e)
             })?;
@@ -162,10 +161,17 @@ mod tests {
             assert!(error.to_string().contains("truncated"), "{length}: {error}");
         }
         std::fs::remove_file(&path).unwrap();
-        std::fs::write(home.path().join("model.safetensors.index.json"), r#"{"weight_map":{"a":"../a.safetensors"}}"#)
-            .unwrap();
+        std::fs::write(
+            home.path().join("model.safetensors.index.json"),
+            r#"{"weight_map":{"a":"../a.safetensors"}}"#,
+        )
+        .unwrap();
         assert!(open().unwrap_err().to_string().contains("does not lie beside"));
-        std::fs::write(home.path().join("model.safetensors.index.json"), r#"{"weight_map":{"a":"a.safetensors"}}"#).unwrap();
+        std::fs::write(
+            home.path().join("model.safetensors.index.json"),
+            r#"{"weight_map":{"a":"a.safetensors"}}"#,
+        )
+        .unwrap();
         assert!(open().unwrap_err().to_string().contains("a.safetensors"));
     }
 

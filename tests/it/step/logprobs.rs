@@ -7,7 +7,7 @@ use serde_json::Value;
 use tch::Device;
 
 use super::fixture::{by_row, closed_loop, expected_tensors, model, rows, tensors};
-use super::learner::Decoder;
+use super::learner::decoder::Decoder;
 
 const SEQUENCES: [&str; 4] = ["len1", "len7", "len64", "len300"];
 

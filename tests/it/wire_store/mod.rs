@@ -1,7 +1,12 @@
 //! Fingerprints, token entries, Gym stores, ledgers and the builder against the package's answers.
 
+mod attribution;
+mod builder;
 mod entries;
 mod fingerprints;
+mod ledgers;
+mod replay;
+mod stores;
 
 use std::path::{Path, PathBuf};
 
@@ -24,10 +29,46 @@ fn value(path: &Path) -> serde_json::Value {
     serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
+/// Case folders of a group, sorted.
+fn cases(group: &str) -> Vec<String> {
+    let folders = std::fs::read_dir(gym(group)).unwrap_or_else(|e| panic!("{group}: {e}"));
+    let mut names: Vec<String> =
+        folders.map(|folder| folder.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
 fn list<'a>(json: &'a Json, key: &str) -> &'a [Json] {
     json.get(key).and_then(Json::as_list).unwrap_or_else(|| panic!("no list {key}"))
 }
 
 fn text<'a>(json: &'a Json, key: &str) -> &'a str {
     json.get(key).and_then(Json::as_str).unwrap_or_else(|| panic!("no string {key}"))
+}
+
+/// Builder metrics under the package's keys.
+fn to_json(metrics: &forestctl::wire::builder::Metrics) -> serde_json::Value {
+    use serde_json::json;
+    let mut out = json!({"n_calls": metrics.n_calls});
+    if let Some(found) = &metrics.attribution {
+        let method = if found.method.is_empty() { "none" } else { found.method };
+        out["terminal_attribution"] = json!({"method": method, "call_id": found.model_call_id,
+            "reason": found.reason, "chain": metrics.terminal_chain});
+    }
+    if let Some(build) = &metrics.build {
+        out["chains"] = json!(build.chains.len());
+        out["roots"] = json!(build.roots);
+        out["quarantined_calls"] = json!(build.quarantined.len());
+        out["quarantined_fraction"] = json!(metrics.quarantined_fraction());
+        out["delivered_fraction"] = json!(build.delivered_fraction());
+        out["generated_tokens_captured"] = json!(build.generated_tokens_captured);
+        out["generated_tokens_delivered"] = json!(build.generated_tokens_delivered);
+        out["parent_link_failures"] = json!(build.parent_link_failures);
+        out["unresolved_parent_calls"] = json!(build.unresolved_parent_calls.len());
+        out["empty_generation_calls"] = json!(build.empty_generation_calls.len());
+    }
+    if metrics.capture_incomplete {
+        out["capture_incomplete"] = json!(true);
+    }
+    out
 }

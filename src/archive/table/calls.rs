@@ -1,0 +1,165 @@
+//! `calls/`: one row per captured call.
+
+use arrow::datatypes::{Float32Type, Float64Type, UInt32Type, UInt64Type};
+use arrow::error::ArrowError;
+use arrow::record_batch::RecordBatch;
+
+use super::columns::{Columns, Draft};
+use super::{Fault, Owner, each};
+use crate::archive::routes::{self, Extras};
+use crate::archive::{Call, Commitment, Mode, Origin, RawColumns};
+use crate::id::{Digest32, GroupId, RolloutId};
+
+/// A call with its place in the capture order of its rollout.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::archive) struct CallRow<'a> {
+    pub owner: Owner<'a>,
+    pub index: u32,
+    pub call: &'a Call,
+}
+
+/// Bytes of a row, about.
+pub(in crate::archive) fn size(row: &CallRow<'_>) -> usize {
+    let call = row.call;
+    let raw = call.raw_columns.as_ref().map_or(0, |raw| raw.token_mask.len() + raw.logprobs.len());
+    512 + 4 * (call.token_ids.len() + call.generation_logprobs.len())
+        + 8 * raw
+        + call.extras.as_ref().map_or(0, String::len)
+        + call.call_id.as_str().len()
+        + call.capture_key.as_str().len()
+}
+
+pub(in crate::archive) fn encode(rows: &[CallRow<'_>]) -> Result<RecordBatch, ArrowError> {
+    let calls = || rows.iter().map(|row| row.call);
+    let signed = || calls().map(|call| call.commitment);
+    let version = |read: fn(Commitment) -> u64| signed().map(move |c| c.map(read));
+    let digest = |read: fn(Commitment) -> Digest32| signed().map(move |c| c.map(read));
+    let raw = || calls().map(|call| call.raw_columns.as_ref());
+    let extras: Vec<Option<Extras>> =
+        calls().map(|call| call.extras.as_deref().map(routes::take)).collect();
+    let extras = || extras.iter().map(Option::as_ref);
+    Draft::default()
+        .text("group_id", rows.iter().map(|row| row.owner.group.group_id.as_str()))
+        .text("rollout_id", rows.iter().map(|row| row.owner.rollout.rollout_id.as_str()))
+        .number::<UInt32Type>("call_index", rows.iter().map(|row| row.index))
+        .text("call_id", calls().map(|c| c.call_id.as_str()))
+        .text("capture_key", calls().map(|c| c.capture_key.as_str()))
+        .text_or_null(
+            "source_capture_key",
+            calls().map(|c| c.source_capture_key.as_ref().map(|key| key.as_str())),
+        )
+        .text_or_null(
+            "parent_call_id",
+            calls().map(|c| c.parent_call_id.as_ref().map(|id| id.as_str())),
+        )
+        .text("mode", calls().map(|c| c.mode.as_str()))
+        .number::<UInt64Type>("prev_len", calls().map(|c| c.prev_len))
+        .number::<UInt64Type>("delta_len", calls().map(|c| c.delta_len))
+        .number::<UInt64Type>("cum_len", calls().map(|c| c.cum_len))
+        .number_or_null::<UInt64Type>("weight_version", calls().map(|c| c.weight_version))
+        .list::<UInt32Type>("token_ids", false, calls().map(|c| Some(c.token_ids.as_slice())))
+        .number::<UInt32Type>("carry_len", calls().map(|c| c.carry_len))
+        .list::<Float32Type>(
+            "generation_logprobs",
+            false,
+            calls().map(|c| Some(c.generation_logprobs.as_slice())),
+        )
+        .list::<Float64Type>("raw_token_mask", true, raw().map(|r| r.map(|r| &r.token_mask[..])))
+        .list::<Float64Type>("raw_logprobs", true, raw().map(|r| r.map(|r| &r.logprobs[..])))
+        .number_or_null::<UInt64Type>("schema_version", version(|c| c.schema_version))
+        .number_or_null::<UInt64Type>("digest_version", version(|c| c.digest_version))
+        .number_or_null::<UInt64Type>("extras_digest_version", version(|c| c.extras_digest_version))
+        .digest("digest", digest(|c| c.digest))?
+        .digest("extras_digest", digest(|c| c.extras_digest))?
+        .digest("chain_hash", digest(|c| c.chain_hash))?
+        .digest("cumulative_hash", digest(|c| c.cumulative_hash))?
+        .digest("entry_digest", calls().map(|c| c.entry_digest))?
+        .long_text("extras", extras().map(|e| e.map(|e| e.text.as_str())))
+        .bytes("routes", extras().map(|e| e.and_then(|e| e.routes.as_deref())))
+        .number_or_null::<UInt64Type>("routes_at", extras().map(|e| e.and_then(|e| e.at)))
+        .finish()
+}
+
+/// Calls without their origins, each with its rollout and place.
+pub(in crate::archive) fn decode(
+    batch: &RecordBatch,
+) -> Result<Vec<(GroupId, RolloutId, u32, Call)>, Fault> {
+    each(batch, |row, at| {
+        let (group_id, rollout_id) = (row.text("group_id", at)?, row.text("rollout_id", at)?);
+        let index = row.number::<UInt32Type>("call_index", at)?;
+        Ok((group_id.into(), rollout_id.into(), index, call(row, at)?))
+    })
+}
+
+fn call(row: &Columns<'_>, at: usize) -> Result<Call, Fault> {
+    let list_missing = |name: &str| format!("column {name} is null");
+    let token_ids =
+        row.list::<UInt32Type>("token_ids", at)?.ok_or_else(|| list_missing("token_ids"))?;
+    let raw_columns = match (
+        row.list::<Float64Type>("raw_token_mask", at)?,
+        row.list::<Float64Type>("raw_logprobs", at)?,
+    ) {
+        (Some(token_mask), Some(logprobs)) => Some(RawColumns { token_mask, logprobs }),
+        (None, None) => None,
+        _ => return Err("only one of raw_token_mask and raw_logprobs is there".to_owned()),
+    };
+    let carry_len = row.number::<UInt32Type>("carry_len", at)?;
+    if raw_columns.is_none() && carry_len as usize > token_ids.len() {
+        return Err(format!("carry_len {carry_len} is more than {} tokens", token_ids.len()));
+    }
+    let extras = match row.text_or_null("extras", at)? {
+        None => None,
+        Some(text) => {
+            let parts = Extras {
+                text: text.to_owned(),
+                routes: row.bytes("routes", at)?.map(<[u8]>::to_vec),
+                at: row.number_or_null::<UInt64Type>("routes_at", at)?,
+            };
+            Some(routes::put_back(parts).ok_or("routes_at is no place in extras")?)
+        }
+    };
+    Ok(Call {
+        call_id: row.text("call_id", at)?.into(),
+        capture_key: row.text("capture_key", at)?.into(),
+        source_capture_key: row.text_or_null("source_capture_key", at)?.map(Into::into),
+        parent_call_id: row.text_or_null("parent_call_id", at)?.map(Into::into),
+        mode: match row.text("mode", at)? {
+            "text" => Mode::Text,
+            "token_in" => Mode::TokenIn,
+            other => return Err(format!("{other:?} is no word of column mode")),
+        },
+        prev_len: row.number::<UInt64Type>("prev_len", at)?,
+        delta_len: row.number::<UInt64Type>("delta_len", at)?,
+        cum_len: row.number::<UInt64Type>("cum_len", at)?,
+        weight_version: row.number_or_null::<UInt64Type>("weight_version", at)?,
+        token_ids,
+        carry_len,
+        generation_logprobs: row
+            .list::<Float32Type>("generation_logprobs", at)?
+            .ok_or_else(|| list_missing("generation_logprobs"))?,
+        raw_columns,
+        commitment: commitment(row, at)?,
+        entry_digest: row.digest("entry_digest", at)?,
+        extras,
+        origin: Origin::default(),
+    })
+}
+
+/// All of it or nothing.
+fn commitment(row: &Columns<'_>, at: usize) -> Result<Option<Commitment>, Fault> {
+    let Some(schema_version) = row.number_or_null::<UInt64Type>("schema_version", at)? else {
+        return Ok(None);
+    };
+    let digest = |name: &str| {
+        row.digest(name, at)?.ok_or_else(|| format!("column {name} is null in a signed record"))
+    };
+    Ok(Some(Commitment {
+        schema_version,
+        digest_version: row.number::<UInt64Type>("digest_version", at)?,
+        extras_digest_version: row.number::<UInt64Type>("extras_digest_version", at)?,
+        digest: digest("digest")?,
+        extras_digest: digest("extras_digest")?,
+        chain_hash: digest("chain_hash")?,
+        cumulative_hash: digest("cumulative_hash")?,
+    }))
+}

@@ -1,0 +1,36 @@
+//! `origins/`: where each call was read. The one table that tells how lines were spread over
+//! files, and therefore kept apart.
+
+use arrow::datatypes::{UInt32Type, UInt64Type};
+use arrow::error::ArrowError;
+use arrow::record_batch::RecordBatch;
+
+use super::calls::CallRow;
+use super::columns::Draft;
+use super::{Fault, each};
+use crate::archive::Origin;
+use crate::id::{GroupId, RolloutId};
+
+pub(in crate::archive) fn encode(rows: &[CallRow<'_>]) -> Result<RecordBatch, ArrowError> {
+    Draft::default()
+        .text("group_id", rows.iter().map(|row| row.owner.group.group_id.as_str()))
+        .text("rollout_id", rows.iter().map(|row| row.owner.rollout.rollout_id.as_str()))
+        .number::<UInt32Type>("call_index", rows.iter().map(|row| row.index))
+        .text("file", rows.iter().map(|row| row.call.origin.file.as_str()))
+        .number::<UInt64Type>("line", rows.iter().map(|row| row.call.origin.line))
+        .finish()
+}
+
+pub(in crate::archive) fn decode(
+    batch: &RecordBatch,
+) -> Result<Vec<(GroupId, RolloutId, u32, Origin)>, Fault> {
+    each(batch, |row, at| {
+        let origin = Origin {
+            file: row.text("file", at)?.to_owned(),
+            line: row.number::<UInt64Type>("line", at)?,
+        };
+        let (group_id, rollout_id) = (row.text("group_id", at)?, row.text("rollout_id", at)?);
+        let index = row.number::<UInt32Type>("call_index", at)?;
+        Ok((group_id.into(), rollout_id.into(), index, origin))
+    })
+}

@@ -1,0 +1,71 @@
+//! `rollouts/`: one row per logical rollout.
+
+use arrow::datatypes::{Float64Type, UInt32Type};
+use arrow::error::ArrowError;
+use arrow::record_batch::RecordBatch;
+
+use super::columns::Draft;
+use super::{Fault, Owner, each};
+use crate::archive::{Completeness, Ledger, Rollout, SourceKind};
+use crate::id::GroupId;
+
+const SOURCES: [(&str, SourceKind); 3] = [
+    ("staged", SourceKind::Staged),
+    ("gym_store", SourceKind::GymStore),
+    ("inline_rollouts", SourceKind::InlineRollouts),
+];
+const COMPLETENESS: [(&str, Completeness); 3] = [
+    ("complete", Completeness::Complete),
+    ("incomplete", Completeness::Incomplete),
+    ("unknown", Completeness::Unknown),
+];
+
+/// Bytes of a row, about.
+pub(in crate::archive) fn size(owner: &Owner<'_>) -> usize {
+    256 + owner.rollout.result.as_ref().map_or(0, String::len)
+}
+
+pub(in crate::archive) fn encode(rows: &[Owner<'_>]) -> Result<RecordBatch, ArrowError> {
+    let rollouts = || rows.iter().map(|row| row.rollout);
+    Draft::default()
+        .text("group_id", rows.iter().map(|row| row.group.group_id.as_str()))
+        .text("rollout_id", rollouts().map(|r| r.rollout_id.as_str()))
+        .number::<UInt32Type>("slot", rollouts().map(|r| r.slot))
+        .number::<UInt32Type>("group_size", rollouts().map(|r| r.group_size))
+        .text("capture_key", rollouts().map(|r| r.capture_key.as_str()))
+        .number_or_null::<Float64Type>("reward", rollouts().map(|r| r.reward))
+        .flag("mask_sample", rollouts().map(|r| Some(r.mask_sample)))
+        .text("source", rollouts().map(|r| word(&SOURCES, r.source)))
+        .text("completeness", rollouts().map(|r| word(&COMPLETENESS, r.completeness)))
+        .long_text("result", rollouts().map(|r| r.result.as_deref()))
+        .finish()
+}
+
+/// Rollouts without their ledgers and calls, each with its group.
+pub(in crate::archive) fn decode(batch: &RecordBatch) -> Result<Vec<(GroupId, Rollout)>, Fault> {
+    each(batch, |row, at| {
+        let rollout = Rollout {
+            rollout_id: row.text("rollout_id", at)?.into(),
+            slot: row.number::<UInt32Type>("slot", at)?,
+            group_size: row.number::<UInt32Type>("group_size", at)?,
+            capture_key: row.text("capture_key", at)?.into(),
+            reward: row.number_or_null::<Float64Type>("reward", at)?,
+            mask_sample: row.flag("mask_sample", at)?.unwrap_or(false),
+            result: row.text_or_null("result", at)?.map(str::to_owned),
+            source: value("source", &SOURCES, row.text("source", at)?)?,
+            completeness: value("completeness", &COMPLETENESS, row.text("completeness", at)?)?,
+            ledger: Ledger::default(),
+            calls: Vec::new(),
+        };
+        Ok((row.text("group_id", at)?.into(), rollout))
+    })
+}
+
+fn word<T: PartialEq>(words: &[(&'static str, T)], value: T) -> &'static str {
+    words.iter().find(|(_, v)| *v == value).map_or("", |(word, _)| word)
+}
+
+fn value<T: Copy>(column: &str, words: &[(&str, T)], text: &str) -> Result<T, Fault> {
+    let found = words.iter().find(|(word, _)| *word == text);
+    found.map(|(_, value)| *value).ok_or_else(|| format!("{text:?} is no word of column {column}"))
+}
