@@ -3,6 +3,7 @@
 #[path = "../learner/mod.rs"]
 mod learner;
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use forestctl::cli::step::{StepArgs, main as converse, progress};
@@ -22,10 +23,9 @@ fn main() -> ExitCode {
 fn step(args: &StepArgs, threads: usize, ui: &Ui) -> Result<StepReport> {
     // Refused now rather than after the work; what is written later appears whole.
     drop(AtomicDir::create(&args.output, args.force)?);
-    if let Some(file) = &args.dump_gradients
-        && !args.force
-        && file.symlink_metadata().is_ok()
-    {
+    let dumps = [&args.dump_gradients, &args.dump_logprobs];
+    let existing = |file: &&PathBuf| file.symlink_metadata().is_ok();
+    if let Some(file) = dumps.into_iter().flatten().find(existing).filter(|_| !args.force) {
         return Err(Error::usage(format!("{} already exists", file.display()))
             .help("Choose another file, or replace it with --force"));
     }
@@ -50,12 +50,15 @@ fn step(args: &StepArgs, threads: usize, ui: &Ui) -> Result<StepReport> {
     if let Some(file) = &args.dump_gradients {
         checkpoint::write_gradients(file, &trained.policy, args.force)?;
     }
+    if let Some(file) = &args.dump_logprobs {
+        checkpoint::write_logprobs(file, &rows.rows, &trained, args.force)?;
+    }
     draft.publish()?;
     Ok(trained.report)
 }
 
 /// BLAKE3 of `rows.json`, which itself holds that of every part.
-fn digest(rows: &std::path::Path) -> Result<Digest32> {
+fn digest(rows: &Path) -> Result<Digest32> {
     let path = rows.join(MANIFEST);
     let text = std::fs::read(&path).map_err(|e| Error::io("cannot read", path, e))?;
     Ok(Digest32(*blake3::hash(&text).as_bytes()))

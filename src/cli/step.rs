@@ -83,6 +83,9 @@ pub struct StepArgs {
     /// Also write the gradients before clipping, as safetensors
     #[arg(long, value_name = "FILE")]
     pub dump_gradients: Option<PathBuf>,
+    /// Also write the rows' log-probabilities before the update, as safetensors
+    #[arg(long, value_name = "FILE")]
+    pub dump_logprobs: Option<PathBuf>,
     /// Replace existing outputs
     #[arg(long)]
     pub force: bool,

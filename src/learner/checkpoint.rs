@@ -6,18 +6,20 @@ use std::path::Path;
 
 use forestctl::error::{Error, Result};
 use forestctl::id::Digest32;
+use forestctl::rows::Row;
+use forestctl::step::batch::Batch;
 use forestctl::step::model::weights::MODEL;
 use forestctl::step::report::StepReport;
 use forestctl::step::settings::{Dtype, StepSettings};
 use safetensors::tensor::TensorView;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tch::Tensor;
+use tch::{Device, Tensor};
 
 use super::decoder::Decoder;
 use super::optim::OPTIMIZER;
 use super::run::Trained;
-use super::tensor::to_bytes;
+use super::tensor::{Torch, failed, indices, to_bytes};
 
 /// Largest safetensors file; more weights go into further shards.
 const SHARD_BYTES: usize = 5_000_000_000;
@@ -59,7 +61,7 @@ pub fn write(
     settings: &StepSettings,
     rows: Digest32,
 ) -> Result<()> {
-    let Trained { policy, optimizer, report } = trained;
+    let Trained { policy, optimizer, report, .. } = trained;
     write_config(source, dir, settings.dtype)?;
     for name in COMPANIONS {
         let (from, to) = (source.join(name), dir.join(name));
@@ -108,6 +110,27 @@ pub fn write_gradients(path: &Path, decoder: &Decoder, force: bool) -> Result<()
         .filter_map(|p| Some((p.name.clone(), p.grad.as_ref()?.shallow_clone())))
         .collect();
     forestctl::output::write_file(path, force, &serialize(&grads)?)
+}
+
+/// Writes for each row that trains its tokens, the positions that carried loss, and their
+/// log-probabilities under the previous and, with a KL penalty, the reference policy, by the names
+/// `{row_id}/input_ids`, `/positions`, `/previous` and `/reference`.
+pub fn write_logprobs(path: &Path, rows: &[Row], trained: &Trained, force: bool) -> Result<()> {
+    let batch = Batch::new(rows)?;
+    let mut tensors = Vec::new();
+    for i in batch.active() {
+        let mut add = |part: &str, tensor: Torch<Tensor>| {
+            let name = format!("{}/{part}", rows[i].row_id);
+            tensor.map(|tensor| tensors.push((name, tensor))).map_err(failed)
+        };
+        add("input_ids", indices(rows[i].input_ids.iter().map(|&id| id.into()), Device::Cpu))?;
+        add("positions", indices(batch.targets(i).iter().map(|&t| t as i64), Device::Cpu))?;
+        add("previous", Tensor::f_from_slice(&trained.previous[i]))?;
+        if let Some(reference) = &trained.reference {
+            add("reference", Tensor::f_from_slice(&reference[i]))?;
+        }
+    }
+    forestctl::output::write_file(path, force, &serialize(&tensors)?)
 }
 
 /// Writes tensors as one safetensors file, or as shards with an index when they exceed `limit`.

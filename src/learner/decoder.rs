@@ -114,13 +114,6 @@ impl Decoder {
         score().map_err(failed)
     }
 
-    /// Log-softmax over the vocabulary after every token, row-major `[tokens][vocab]`.
-    pub fn distributions(&self, ids: &[u32]) -> Result<Vec<f64>> {
-        self.check_ids(ids)?;
-        let _guard = tch::no_grad_guard();
-        self.hidden(ids).and_then(|hidden| to_f64(&self.log_softmax(&hidden)?)).map_err(failed)
-    }
-
     /// Adds the gradient of a sum over `targets` to the parameters. `derivative` gets the
     /// log-probabilities of some targets in order, with the range of `targets` that they stand
     /// for, and returns the derivative of the sum by each. Logits live for one chunk at a time.
@@ -174,8 +167,9 @@ impl Decoder {
         }
     }
 
-    /// The residual stream after the last norm, `[tokens][hidden]`.
-    fn hidden(&self, ids: &[u32]) -> Torch<Tensor> {
+    /// The residual stream after the last norm, `[tokens][hidden]`. The ids must be those of the
+    /// vocabulary.
+    pub fn hidden(&self, ids: &[u32]) -> Torch<Tensor> {
         let rotation = self.rotation(ids.len())?;
         let ids = indices(ids.iter().map(|&id| i64::from(id)), self.device)?;
         let mut x = Tensor::f_embedding(&self.embedding, &ids, -1, false, false)?;
@@ -248,7 +242,8 @@ impl Decoder {
         hidden.f_index_select(0, &index)
     }
 
-    fn log_softmax(&self, hidden: &Tensor) -> Torch<Tensor> {
+    /// Log-probabilities of the whole vocabulary after each row of `hidden`, `[rows][vocab]`.
+    pub fn log_softmax(&self, hidden: &Tensor) -> Torch<Tensor> {
         let logits = hidden.f_linear(&self.head, None::<Tensor>)?;
         logits.f_log_softmax(-1, precise(self.kind))
     }

@@ -41,6 +41,10 @@ pub struct Trained {
     pub optimizer: OptimizerState,
     /// Loss, norms and diagnostics.
     pub report: StepReport,
+    /// Log-probabilities under the previous policy, as [`score`] gives them.
+    pub previous: Vec<Vec<f64>>,
+    /// Log-probabilities under the reference policy, with a KL penalty.
+    pub reference: Option<Vec<Vec<f64>>>,
 }
 
 /// Runs one step: log-probabilities under the previous and the reference policy, the sequence
@@ -115,7 +119,7 @@ pub fn run(
             tokens: diagnostics,
         },
     };
-    Ok(Trained { policy, optimizer, report })
+    Ok(Trained { policy, optimizer, report, previous, reference })
 }
 
 /// Log-probabilities of every row that trains, aligned to its targets; empty for the others.

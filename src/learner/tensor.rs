@@ -97,6 +97,7 @@ pub fn to_bytes(tensor: &Tensor) -> Result<(FileDtype, Vec<usize>, Vec<u8>)> {
         Kind::Double => FileDtype::F64,
         Kind::Float => FileDtype::F32,
         Kind::BFloat16 => FileDtype::BF16,
+        Kind::Int64 => FileDtype::I64,
         other => return Err(Error::format(format!("a tensor of kind {other:?} cannot be saved"))),
     };
     let shape = tensor.size().iter().map(|&n| n as usize).collect();

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use forestctl::config::loss::LossConfig;
 use forestctl::config::GrpoSettings;
+use forestctl::config::loss::LossConfig;
 use forestctl::rows::Row;
 use forestctl::step::settings::{AdamW, DeviceChoice, Dtype, StepSettings};
 use safetensors::tensor::{Dtype as FileDtype, SafeTensors};
@@ -16,8 +16,9 @@ pub fn closed_loop(path: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata/closed-loop").join(path)
 }
 
-/// A model directory.
+/// A model directory. Tests run side by side already, so each keeps libtorch to its own thread.
 pub fn model(name: &str) -> PathBuf {
+    tch::set_num_threads(1);
     closed_loop("models").join(name)
 }
 
@@ -120,7 +121,8 @@ struct Owner {
 
 fn owners() -> BTreeMap<String, Owner> {
     let advantages = &expected()["advantages"];
-    let case = "filter=none;masked_reward_policy=exclude;leave_one_out=true;normalize=true;clip=none";
+    let case =
+        "filter=none;masked_reward_policy=exclude;leave_one_out=true;normalize=true;clip=none";
     let advantage = &advantages["cases"][case]["advantage"];
     let truncated: BTreeMap<_, _> = expected()["rollouts"]
         .as_array()

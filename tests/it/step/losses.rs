@@ -40,9 +40,8 @@ struct Scored {
 }
 
 fn scored() -> Scored {
-    let load = |name, trains| {
-        Decoder::load(&model(name), Dtype::Float64, Device::Cpu, trains).unwrap()
-    };
+    let load =
+        |name, trains| Decoder::load(&model(name), Dtype::Float64, Device::Cpu, trains).unwrap();
     let rows = rows();
     let score = |model: &Decoder| score(model, &rows, "", &|_, _, _| {}).unwrap();
     let policy = load("tiny-qwen3", true);

@@ -1,5 +1,6 @@
 //! The learner against the closed-loop reference data.
 
+mod command;
 mod fixture;
 #[path = "../../../src/learner/mod.rs"]
 #[allow(dead_code, unused_imports)]
