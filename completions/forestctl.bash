@@ -107,7 +107,7 @@ _forestctl() {
             return 0
             ;;
         forestctl__subcmd__build__subcmd__rows)
-            opts="-o -j -q -v -h -V --output --force --format --color --jobs --quiet --verbose --help --version"
+            opts="-o -j -q -v -h -V --output --force --policy --assume-complete --mask-errors --data-parallel --train-micro-batch --logprob-micro-batch --sequence-packing --no-leave-one-out --no-normalize --advantage-clip-low --advantage-clip-high --overlong-filtering --masked-reward-policy --format --color --jobs --quiet --verbose --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -119,6 +119,34 @@ _forestctl() {
                     ;;
                 -o)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --policy)
+                    COMPREPLY=($(compgen -W "returned_history all_captured" -- "${cur}"))
+                    return 0
+                    ;;
+                --data-parallel)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --train-micro-batch)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --logprob-micro-batch)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --advantage-clip-low)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --advantage-clip-high)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --masked-reward-policy)
+                    COMPREPLY=($(compgen -W "exclude include include_all" -- "${cur}"))
                     return 0
                     ;;
                 --format)
@@ -413,12 +441,16 @@ _forestctl() {
             return 0
             ;;
         forestctl__subcmd__select)
-            opts="-j -q -v -h -V --format --color --jobs --quiet --verbose --help --version"
+            opts="-j -q -v -h -V --policy --assume-complete --format --color --jobs --quiet --verbose --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --policy)
+                    COMPREPLY=($(compgen -W "returned_history all_captured" -- "${cur}"))
+                    return 0
+                    ;;
                 --format)
                     COMPREPLY=($(compgen -W "human json jsonl csv" -- "${cur}"))
                     return 0
@@ -485,12 +517,20 @@ _forestctl() {
             return 0
             ;;
         forestctl__subcmd__validate)
-            opts="-j -q -v -h -V --format --color --jobs --quiet --verbose --help --version"
+            opts="-j -q -v -h -V --fail-on --cumulative --format --color --jobs --quiet --verbose --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --fail-on)
+                    COMPREPLY=($(compgen -W "error warning" -- "${cur}"))
+                    return 0
+                    ;;
+                --cumulative)
+                    COMPREPLY=($(compgen -W "endpoints all" -- "${cur}"))
+                    return 0
+                    ;;
                 --format)
                     COMPREPLY=($(compgen -W "human json jsonl csv" -- "${cur}"))
                     return 0

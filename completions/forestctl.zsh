@@ -15,11 +15,11 @@ _forestctl() {
 
     local context curcontext="$curcontext" state line
     _arguments "${_arguments_options[@]}" : \
-'--format=[How results are printed on stdout]:FORMAT:((human\:"For reading; not stable"
+'--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
 json\:"One versioned JSON document"
 jsonl\:"One JSON object per item and line"
 csv\:"A table with a header line"))' \
-'--color=[When to colour; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+'--color=[When to colour\: auto, always, or never; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
 always\:"Always"
 never\:"Never"))' \
 '-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
@@ -28,8 +28,8 @@ never\:"Never"))' \
 '(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
 '*-v[Log what is being done; twice for details]' \
 '*--verbose[Log what is being done; twice for details]' \
-'-h[Print help (see more with '\''--help'\'')]' \
-'--help[Print help (see more with '\''--help'\'')]' \
+'-h[Print help]' \
+'--help[Print help]' \
 '-V[Print version]' \
 '--version[Print version]' \
 ":: :_forestctl_commands" \
@@ -45,11 +45,11 @@ never\:"Never"))' \
 _arguments "${_arguments_options[@]}" : \
 '-o+[The archive to write]:ARCHIVE:_files' \
 '--output=[The archive to write]:ARCHIVE:_files' \
-'--format=[How results are printed on stdout]:FORMAT:((human\:"For reading; not stable"
+'--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
 json\:"One versioned JSON document"
 jsonl\:"One JSON object per item and line"
 csv\:"A table with a header line"))' \
-'--color=[When to colour; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+'--color=[When to colour\: auto, always, or never; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
 always\:"Always"
 never\:"Never"))' \
 '-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
@@ -59,8 +59,8 @@ never\:"Never"))' \
 '(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
 '*-v[Log what is being done; twice for details]' \
 '*--verbose[Log what is being done; twice for details]' \
-'-h[Print help (see more with '\''--help'\'')]' \
-'--help[Print help (see more with '\''--help'\'')]' \
+'-h[Print help]' \
+'--help[Print help]' \
 '-V[Print version]' \
 '--version[Print version]' \
 '*::sources -- Files or folders of captures\: staged records with receipts, a Gym file store, Gym rollouts:_files' \
@@ -68,11 +68,15 @@ never\:"Never"))' \
 ;;
 (validate)
 _arguments "${_arguments_options[@]}" : \
-'--format=[How results are printed on stdout]:FORMAT:((human\:"For reading; not stable"
+'--fail-on=[Least severity of a finding that makes the exit code 1]:SEVERITY:((error\:"Wrong evidence only"
+warning\:"Whatever masks, too"))' \
+'--cumulative=[Calls whose cumulative hash is computed again; all is quadratic in the length of a chain]:CALLS:((endpoints\:"Scored calls and calls without a child"
+all\:"Every call"))' \
+'--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
 json\:"One versioned JSON document"
 jsonl\:"One JSON object per item and line"
 csv\:"A table with a header line"))' \
-'--color=[When to colour; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+'--color=[When to colour\: auto, always, or never; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
 always\:"Always"
 never\:"Never"))' \
 '-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
@@ -90,15 +94,18 @@ never\:"Never"))' \
 ;;
 (select)
 _arguments "${_arguments_options[@]}" : \
-'--format=[How results are printed on stdout]:FORMAT:((human\:"For reading; not stable"
+'--policy=[Which captured calls train]:POLICY:((returned_history\:"Calls whose generations the returned history holds"
+all_captured\:"Every recorded call, abandoned retries and branches included"))' \
+'--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
 json\:"One versioned JSON document"
 jsonl\:"One JSON object per item and line"
 csv\:"A table with a header line"))' \
-'--color=[When to colour; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+'--color=[When to colour\: auto, always, or never; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
 always\:"Always"
 never\:"Never"))' \
 '-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
 '--jobs=[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--assume-complete[Take sources that cannot tell whether calls were lost as complete]' \
 '(-v --verbose)-q[Say only what is asked for; exit codes stay]' \
 '(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
 '*-v[Log what is being done; twice for details]' \
@@ -114,16 +121,32 @@ never\:"Never"))' \
 _arguments "${_arguments_options[@]}" : \
 '-o+[The rows directory to write]:ROWS:_files' \
 '--output=[The rows directory to write]:ROWS:_files' \
-'--format=[How results are printed on stdout]:FORMAT:((human\:"For reading; not stable"
+'--policy=[Which captured calls train]:POLICY:((returned_history\:"Calls whose generations the returned history holds"
+all_captured\:"Every recorded call, abandoned retries and branches included"))' \
+'--data-parallel=[Ranks that share the rows of a group]:N:_default' \
+'--train-micro-batch=[Rows of a training microbatch]:N:_default' \
+'--logprob-micro-batch=[Rows of a log-probability microbatch]:N:_default' \
+'--advantage-clip-low=[Least advantage of an owner that trains]:A:_default' \
+'--advantage-clip-high=[Greatest advantage of an owner that trains]:A:_default' \
+'--masked-reward-policy=[Whose rewards enter the baseline]:POLICY:((exclude\:"Only owners that train"
+include\:"Also owners that a learner filter masks (overlong, sequence error)"
+include_all\:"Every slot of the group"))' \
+'--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
 json\:"One versioned JSON document"
 jsonl\:"One JSON object per item and line"
 csv\:"A table with a header line"))' \
-'--color=[When to colour; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+'--color=[When to colour\: auto, always, or never; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
 always\:"Always"
 never\:"Never"))' \
 '-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
 '--jobs=[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
 '--force[Replace existing rows]' \
+'--assume-complete[Take sources that cannot tell whether calls were lost as complete]' \
+'--mask-errors[Write rows although evidence is wrong; the rollouts concerned are masked]' \
+'--sequence-packing[Rows will be packed into bins\: only the ranks must divide their number]' \
+'--no-leave-one-out[Keep the owner'\''s own reward in its baseline]' \
+'--no-normalize[Do not divide by the standard deviation of the rewards]' \
+'--overlong-filtering[Mask rollouts of which a selected generation stopped at a length limit]' \
 '(-v --verbose)-q[Say only what is asked for; exit codes stay]' \
 '(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
 '*-v[Log what is being done; twice for details]' \
@@ -140,11 +163,11 @@ _arguments "${_arguments_options[@]}" : \
 '--model=[Hugging Face model directory\: config.json and safetensors]:DIR:_files' \
 '-o+[The checkpoint directory to write]:CKPT:_files' \
 '--output=[The checkpoint directory to write]:CKPT:_files' \
-'--format=[How results are printed on stdout]:FORMAT:((human\:"For reading; not stable"
+'--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
 json\:"One versioned JSON document"
 jsonl\:"One JSON object per item and line"
 csv\:"A table with a header line"))' \
-'--color=[When to colour; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+'--color=[When to colour\: auto, always, or never; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
 always\:"Always"
 never\:"Never"))' \
 '-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
@@ -154,8 +177,8 @@ never\:"Never"))' \
 '(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
 '*-v[Log what is being done; twice for details]' \
 '*--verbose[Log what is being done; twice for details]' \
-'-h[Print help (see more with '\''--help'\'')]' \
-'--help[Print help (see more with '\''--help'\'')]' \
+'-h[Print help]' \
+'--help[Print help]' \
 '-V[Print version]' \
 '--version[Print version]' \
 ':rows -- The rows directory:_files' \
@@ -163,11 +186,11 @@ never\:"Never"))' \
 ;;
 (completions)
 _arguments "${_arguments_options[@]}" : \
-'--format=[How results are printed on stdout]:FORMAT:((human\:"For reading; not stable"
+'--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
 json\:"One versioned JSON document"
 jsonl\:"One JSON object per item and line"
 csv\:"A table with a header line"))' \
-'--color=[When to colour; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+'--color=[When to colour\: auto, always, or never; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
 always\:"Always"
 never\:"Never"))' \
 '-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
@@ -176,8 +199,8 @@ never\:"Never"))' \
 '(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
 '*-v[Log what is being done; twice for details]' \
 '*--verbose[Log what is being done; twice for details]' \
-'-h[Print help (see more with '\''--help'\'')]' \
-'--help[Print help (see more with '\''--help'\'')]' \
+'-h[Print help]' \
+'--help[Print help]' \
 '-V[Print version]' \
 '--version[Print version]' \
 ':shell -- Shell to complete for:(bash elvish fish powershell zsh)' \
@@ -185,11 +208,11 @@ never\:"Never"))' \
 ;;
 (man)
 _arguments "${_arguments_options[@]}" : \
-'--format=[How results are printed on stdout]:FORMAT:((human\:"For reading; not stable"
+'--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
 json\:"One versioned JSON document"
 jsonl\:"One JSON object per item and line"
 csv\:"A table with a header line"))' \
-'--color=[When to colour; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+'--color=[When to colour\: auto, always, or never; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
 always\:"Always"
 never\:"Never"))' \
 '-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
@@ -198,8 +221,8 @@ never\:"Never"))' \
 '(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
 '*-v[Log what is being done; twice for details]' \
 '*--verbose[Log what is being done; twice for details]' \
-'-h[Print help (see more with '\''--help'\'')]' \
-'--help[Print help (see more with '\''--help'\'')]' \
+'-h[Print help]' \
+'--help[Print help]' \
 '-V[Print version]' \
 '--version[Print version]' \
 '::page -- Command to print the page of; without it, the page of forestctl itself:_default' \
@@ -207,11 +230,11 @@ never\:"Never"))' \
 ;;
 (generated)
 _arguments "${_arguments_options[@]}" : \
-'--format=[How results are printed on stdout]:FORMAT:((human\:"For reading; not stable"
+'--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
 json\:"One versioned JSON document"
 jsonl\:"One JSON object per item and line"
 csv\:"A table with a header line"))' \
-'--color=[When to colour; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+'--color=[When to colour\: auto, always, or never; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
 always\:"Always"
 never\:"Never"))' \
 '-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
@@ -220,8 +243,8 @@ never\:"Never"))' \
 '(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
 '*-v[Log what is being done; twice for details]' \
 '*--verbose[Log what is being done; twice for details]' \
-'-h[Print help (see more with '\''--help'\'')]' \
-'--help[Print help (see more with '\''--help'\'')]' \
+'-h[Print help]' \
+'--help[Print help]' \
 '-V[Print version]' \
 '--version[Print version]' \
 '::root -- Repository root:_files' \

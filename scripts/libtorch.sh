@@ -2,7 +2,7 @@
 # Puts the CPU parts of libtorch where the feature `torch` finds them. Needs Python 3 and no root.
 #
 #   scripts/libtorch.sh          install into .deps (a no-op when it is already there)
-#   scripts/libtorch.sh --env    the variables that a build needs, as NAME=VALUE lines
+#   scripts/libtorch.sh --env    the variables that a build needs, for eval in a shell
 #
 # FORESTCTL_DEPS chooses another folder than .deps, PYTHON another interpreter than python3.
 # pip's own variables (index, proxy, PIP_FIND_LINKS) are honoured.
@@ -30,18 +30,9 @@ usage() {
     sed -n '2,8s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
 }
 
-# Both folders of the link farm that hold libraries, first the one that the linker reads.
-library_path() {
-    printf '%s' "$libtorch/lib"
-    local dir
-    for dir in "$site"/nvidia/*/lib; do
-        [ -d "$dir" ] && printf ':%s' "$dir"
-    done
-}
-
 print_env() {
-    printf 'LIBTORCH=%s\n' "$libtorch"
-    printf 'LD_LIBRARY_PATH=%s%s\n' "$(library_path)" "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+    printf 'export LIBTORCH=%q\n' "$libtorch"
+    printf 'export LD_LIBRARY_PATH=%q\n' "$libtorch/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 }
 
 is_installed() {

@@ -1,18 +1,24 @@
 //! `forestctl build-rows`
 
-use std::path::PathBuf;
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use serde::Serialize;
 
 use super::Exit;
-use super::ui::Ui;
+use super::selecting::{SelectingArgs, has_errors, show_findings};
+use super::ui::{Format, Tone, Ui, thousands};
+use crate::config::{BatchSettings, GrpoSettings, MaskedRewardPolicy};
 use crate::error::{Error, Result};
+use crate::rows::{self, Counts, Provenance, RowsManifest};
 
 const EXAMPLES: &str = concat!(
     "\
 Examples:
   forestctl build-rows run.forest -o rows
   forestctl build-rows run.forest -o rows --policy all_captured --data-parallel 4
+  forestctl build-rows run.forest -o rows --overlong-filtering --advantage-clip-high 2
 
 ",
     exit_status!()
@@ -31,11 +37,211 @@ pub struct BuildRowsArgs {
     /// Replace existing rows
     #[arg(long)]
     pub force: bool,
+    #[command(flatten)]
+    selecting: SelectingArgs,
+    /// Write rows although evidence is wrong; the rollouts concerned are masked
+    #[arg(long)]
+    mask_errors: bool,
+    /// Ranks that share the rows of a group
+    #[arg(long, default_value = "1", value_name = "N", help_heading = "Batch")]
+    data_parallel: NonZeroU32,
+    /// Rows of a training microbatch
+    #[arg(long, default_value = "1", value_name = "N", help_heading = "Batch")]
+    train_micro_batch: NonZeroU32,
+    /// Rows of a log-probability microbatch
+    #[arg(long, default_value = "1", value_name = "N", help_heading = "Batch")]
+    logprob_micro_batch: NonZeroU32,
+    /// Rows will be packed into bins: only the ranks must divide their number
+    #[arg(long, help_heading = "Batch")]
+    sequence_packing: bool,
+    /// Keep the owner's own reward in its baseline
+    #[arg(long, help_heading = "Advantages")]
+    no_leave_one_out: bool,
+    /// Do not divide by the standard deviation of the rewards
+    #[arg(long, help_heading = "Advantages")]
+    no_normalize: bool,
+    /// Least advantage of an owner that trains
+    #[arg(
+        long,
+        value_name = "A",
+        value_parser = finite,
+        allow_negative_numbers = true,
+        help_heading = "Advantages"
+    )]
+    advantage_clip_low: Option<f64>,
+    /// Greatest advantage of an owner that trains
+    #[arg(
+        long,
+        value_name = "A",
+        value_parser = finite,
+        allow_negative_numbers = true,
+        help_heading = "Advantages"
+    )]
+    advantage_clip_high: Option<f64>,
+    /// Mask rollouts of which a selected generation stopped at a length limit
+    #[arg(long, help_heading = "Advantages")]
+    overlong_filtering: bool,
+    /// Whose rewards enter the baseline
+    #[arg(long, value_enum, default_value_t, value_name = "POLICY", help_heading = "Advantages")]
+    masked_reward_policy: MaskedRewardPolicy,
+}
+
+fn finite(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number.is_finite() => Ok(number),
+        _ => Err("not a finite number".to_owned()),
+    }
+}
+
+/// `--format json`.
+#[derive(Debug, Serialize)]
+struct Document {
+    schema_version: u32,
+    rows: u64,
+    padding_rows: u64,
+    masked_rows: u64,
+    rollouts: u64,
+    valid_rollouts: u64,
+    groups: u64,
+    dropped_groups: u64,
+    loss_tokens: u64,
+    row_tokens: u64,
+    unique_tokens: u64,
 }
 
 impl BuildRowsArgs {
     /// Runs the command.
-    pub fn run(self, _ui: &Ui) -> Result<Exit> {
-        Err(Error::missing("not built yet"))
+    pub fn run(self, ui: &Ui) -> Result<Exit> {
+        let (batch, grpo) = (self.batch_settings(), self.grpo_settings()?);
+        let Some(row_multiple) = batch.row_multiple() else {
+            return Err(Error::usage("ranks times microbatches do not fit 32 bits"));
+        };
+        let selected = self.selecting.select(&self.archive, ui)?;
+        show_findings(&selected.selection.findings, ui);
+        if has_errors(&selected.selection.findings) && !self.mask_errors {
+            ui.say(format!(
+                "{} nothing was written, because evidence is wrong; --mask-errors masks the \
+                 rollouts concerned",
+                ui.tone_err(Tone::Strong, "note:")
+            ));
+            return Ok(Exit::Findings);
+        }
+        let built = rows::build(&selected.groups, &selected.selection, row_multiple, &grpo);
+        if built.counts.valid_rollouts == 0 {
+            return Err(Error::nothing(format!(
+                "none of the {} rollouts is valid; nothing was written",
+                built.counts.rollouts
+            ))
+            .help("`forestctl select` gives the reason of every rollout"));
+        }
+        let manifest = RowsManifest::new(
+            Provenance {
+                archive: Some(selected.archive.digest()),
+                policy: self.selecting.policy.policy().name().to_owned(),
+                assume_complete: self.selecting.assume_complete,
+                batch,
+                grpo,
+            },
+            row_multiple,
+            &built,
+        );
+        let manifest = rows::write(&self.output, self.force, manifest, &built.rows)?;
+        report(&manifest.counts, &self.output, ui)?;
+        Ok(Exit::Fine)
+    }
+
+    fn batch_settings(&self) -> BatchSettings {
+        BatchSettings {
+            data_parallel: self.data_parallel,
+            train_micro_batch: self.train_micro_batch,
+            logprob_micro_batch: self.logprob_micro_batch,
+            sequence_packing: self.sequence_packing,
+        }
+    }
+
+    fn grpo_settings(&self) -> Result<GrpoSettings> {
+        if let (Some(low), Some(high)) = (self.advantage_clip_low, self.advantage_clip_high)
+            && low > high
+        {
+            return Err(Error::usage(format!(
+                "--advantage-clip-low {low} is above --advantage-clip-high {high}"
+            )));
+        }
+        Ok(GrpoSettings {
+            leave_one_out: !self.no_leave_one_out,
+            normalize: !self.no_normalize,
+            advantage_clip_low: self.advantage_clip_low,
+            advantage_clip_high: self.advantage_clip_high,
+            overlong_filtering: self.overlong_filtering,
+            masked_reward_policy: self.masked_reward_policy,
+        })
+    }
+}
+
+fn report(counts: &Counts, output: &Path, ui: &Ui) -> Result<()> {
+    let document = Document {
+        schema_version: 1,
+        rows: counts.rows,
+        padding_rows: counts.padding_rows,
+        masked_rows: counts.masked_rows,
+        rollouts: counts.rollouts,
+        valid_rollouts: counts.valid_rollouts,
+        groups: counts.groups,
+        dropped_groups: counts.dropped_groups,
+        loss_tokens: counts.loss_tokens,
+        row_tokens: counts.row_tokens,
+        unique_tokens: counts.unique_tokens,
+    };
+    match ui.format {
+        Format::Json => ui.json(&document),
+        Format::Jsonl => ui.jsonl(&document),
+        Format::Csv => {
+            let fields = document.fields();
+            let header: Vec<&str> = fields.iter().map(|(name, _)| *name).collect();
+            let cells = fields.iter().map(|(_, value)| value.to_string()).collect();
+            ui.csv(&header, [cells])
+        }
+        Format::Human => {
+            let repeated = counts.row_tokens as f64 / counts.unique_tokens.max(1) as f64;
+            ui.line(format!(
+                "{} rows of {} valid rollouts, {} stand-ins or filtered, {} padding\n\
+                 {} of {} rollouts are valid; {} of {} groups are kept\n\
+                 {} loss tokens among {} row tokens, {} of them unique ({repeated:.2} x)\n\
+                 rows are in {}",
+                ui.tone(
+                    Tone::Strong,
+                    thousands(counts.rows - counts.padding_rows - counts.masked_rows)
+                ),
+                thousands(counts.valid_rollouts),
+                thousands(counts.masked_rows),
+                thousands(counts.padding_rows),
+                thousands(counts.valid_rollouts),
+                thousands(counts.rollouts),
+                thousands(counts.groups - counts.dropped_groups),
+                thousands(counts.groups),
+                ui.tone(Tone::Strong, thousands(counts.loss_tokens)),
+                thousands(counts.row_tokens),
+                thousands(counts.unique_tokens),
+                ui.tone(Tone::Strong, output.display()),
+            ))
+        }
+    }
+}
+
+impl Document {
+    fn fields(&self) -> [(&'static str, u64); 11] {
+        [
+            ("schema_version", u64::from(self.schema_version)),
+            ("rows", self.rows),
+            ("padding_rows", self.padding_rows),
+            ("masked_rows", self.masked_rows),
+            ("rollouts", self.rollouts),
+            ("valid_rollouts", self.valid_rollouts),
+            ("groups", self.groups),
+            ("dropped_groups", self.dropped_groups),
+            ("loss_tokens", self.loss_tokens),
+            ("row_tokens", self.row_tokens),
+            ("unique_tokens", self.unique_tokens),
+        ]
     }
 }

@@ -19,6 +19,7 @@ pub mod generated;
 pub mod ingest;
 pub mod man;
 pub mod select;
+mod selecting;
 pub mod step;
 pub mod ui;
 pub mod validate;

@@ -3,16 +3,22 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use serde::Serialize;
 
 use super::Exit;
-use super::ui::Ui;
-use crate::error::{Error, Result};
+use super::selecting::{Selected, SelectingArgs, has_errors, show_findings};
+use super::ui::{Format, Tone, Ui, thousands};
+use crate::error::Result;
+use crate::finding::Code;
+use crate::id::{CallId, GroupId, RolloutId};
+use crate::select::{PolicyName, Verdict};
 
 const EXAMPLES: &str = concat!(
     "\
 Examples:
   forestctl select run.forest
   forestctl select run.forest --policy all_captured --format json
+  forestctl select run.forest --assume-complete
 
 ",
     exit_status!()
@@ -25,11 +31,135 @@ pub struct SelectArgs {
     /// The archive
     #[arg(value_name = "ARCHIVE")]
     pub archive: PathBuf,
+    #[command(flatten)]
+    selecting: SelectingArgs,
+}
+
+/// `--format json`.
+#[derive(Debug, Serialize)]
+struct Document<'a> {
+    schema_version: u32,
+    policy: PolicyName,
+    rollouts: Vec<RolloutLine<'a>>,
+    dropped_groups: Vec<DroppedLine<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct RolloutLine<'a> {
+    group_id: &'a GroupId,
+    rollout_id: &'a RolloutId,
+    slot: u32,
+    verdict: Verdict,
+    reason: Option<Code>,
+    call_ids: &'a [CallId],
+    terminal_call_id: Option<&'a CallId>,
+}
+
+#[derive(Debug, Serialize)]
+struct DroppedLine<'a> {
+    group_id: &'a GroupId,
+    reason: Code,
 }
 
 impl SelectArgs {
     /// Runs the command.
-    pub fn run(self, _ui: &Ui) -> Result<Exit> {
-        Err(Error::missing("not built yet"))
+    pub fn run(self, ui: &Ui) -> Result<Exit> {
+        let selected = self.selecting.select(&self.archive, ui)?;
+        let document = Document::new(self.selecting.policy, &selected);
+        match ui.format {
+            Format::Human => document.print(&selected, ui)?,
+            Format::Json => ui.json(&document)?,
+            Format::Jsonl => {
+                document.rollouts.iter().try_for_each(|line| ui.jsonl(line))?;
+                document.dropped_groups.iter().try_for_each(|line| ui.jsonl(line))?;
+            }
+            Format::Csv => document.print_csv(ui)?,
+        }
+        show_findings(&selected.selection.findings, ui);
+        Ok(match has_errors(&selected.selection.findings) {
+            true => Exit::Findings,
+            false => Exit::Fine,
+        })
+    }
+}
+
+impl<'a> Document<'a> {
+    fn new(policy: PolicyName, selected: &'a Selected) -> Self {
+        let groups = &selected.selection.groups;
+        let lines = groups.iter().flat_map(|group| {
+            group.rollouts.iter().map(|rollout| RolloutLine {
+                group_id: &group.group_id,
+                rollout_id: &rollout.rollout_id,
+                slot: rollout.slot,
+                verdict: rollout.verdict(),
+                reason: rollout.reasons.first().map(|reason| reason.code),
+                call_ids: &rollout.calls,
+                terminal_call_id: rollout.terminal.as_ref(),
+            })
+        });
+        let dropped = groups.iter().filter_map(|group| {
+            Some(DroppedLine { group_id: &group.group_id, reason: group.dropped? })
+        });
+        Self {
+            schema_version: 1,
+            policy,
+            rollouts: lines.collect(),
+            dropped_groups: dropped.collect(),
+        }
+    }
+
+    fn print(&self, selected: &Selected, ui: &Ui) -> Result<()> {
+        let captured = selected.groups.iter().flat_map(|group| &group.rollouts);
+        let rows = self.rollouts.iter().zip(captured).map(|(line, rollout)| {
+            vec![
+                line.rollout_id.to_string(),
+                rollout.reward.map_or("-".to_owned(), |reward| reward.to_string()),
+                rollout.calls.len().to_string(),
+                line.call_ids.len().to_string(),
+                match line.verdict {
+                    Verdict::Valid => "valid".to_owned(),
+                    Verdict::Masked => "masked".to_owned(),
+                },
+                line.reason.map_or(String::new(), |reason| reason.to_string()),
+            ]
+        });
+        ui.table(&["rollout", "reward", "captured", "selected", "verdict", "reason"], rows)?;
+        let valid = self.rollouts.iter().filter(|line| line.verdict == Verdict::Valid).count();
+        let calls = self.rollouts.iter().map(|line| line.call_ids.len()).sum::<usize>();
+        ui.line(format!(
+            "\n{} of {} rollouts are valid; {} calls are selected by {}",
+            ui.tone(Tone::Strong, thousands(valid as u64)),
+            thousands(self.rollouts.len() as u64),
+            thousands(calls as u64),
+            self.policy.policy().name(),
+        ))?;
+        for group in &self.dropped_groups {
+            ui.line(format!(
+                "group {} is {}: {}",
+                group.group_id,
+                ui.tone(Tone::Bad, "dropped"),
+                group.reason
+            ))?;
+        }
+        Ok(())
+    }
+
+    fn print_csv(&self, ui: &Ui) -> Result<()> {
+        let text = |id: Option<&CallId>| id.map(ToString::to_string).unwrap_or_default();
+        let rows = self.rollouts.iter().map(|line| {
+            let calls: Vec<&str> = line.call_ids.iter().map(CallId::as_str).collect();
+            vec![
+                line.group_id.to_string(),
+                line.rollout_id.to_string(),
+                line.slot.to_string(),
+                if line.verdict == Verdict::Valid { "valid" } else { "masked" }.to_owned(),
+                line.reason.map(|reason| reason.to_string()).unwrap_or_default(),
+                calls.join(" "),
+                text(line.terminal_call_id),
+            ]
+        });
+        let header =
+            ["group_id", "rollout_id", "slot", "verdict", "reason", "call_ids", "terminal_call_id"];
+        ui.csv(&header, rows)
     }
 }

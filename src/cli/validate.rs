@@ -2,35 +2,137 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::Exit;
-use super::ui::Ui;
-use crate::error::{Error, Result};
+use super::ui::{Format, Tone, Ui, thousands};
+use crate::archive::Archive;
+use crate::error::Result;
+use crate::finding::{Finding, Location, Severity};
+use crate::report::{self, FindingsDocument};
+use crate::validate::{self, Cumulative, Options, Validation};
 
 const EXAMPLES: &str = concat!(
     "\
 Examples:
   forestctl validate run.forest
   forestctl validate run.forest --fail-on warning
-  forestctl validate run.forest --format json
+  forestctl validate run.forest --cumulative all --format json
 
 ",
     exit_status!()
 );
 
 /// Prove an archive: digests, lengths, lineage, completeness
+///
+/// Computes every digest again and reports whatever differs from what the ledger committed to,
+/// by the word that the published verifier uses. Calls off the scored chain are checked too.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ValidateArgs {
     /// The archive
     #[arg(value_name = "ARCHIVE")]
     pub archive: PathBuf,
+    /// Least severity of a finding that makes the exit code 1
+    #[arg(long, value_enum, default_value_t, value_name = "SEVERITY")]
+    pub fail_on: FailOn,
+    /// Calls whose cumulative hash is computed again; all is quadratic in the length of a chain
+    #[arg(long, value_enum, default_value_t, value_name = "CALLS")]
+    pub cumulative: Cumulative,
+}
+
+/// Threshold of the exit code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum FailOn {
+    /// Wrong evidence only.
+    #[default]
+    Error,
+    /// Whatever masks, too.
+    Warning,
 }
 
 impl ValidateArgs {
     /// Runs the command.
-    pub fn run(self, _ui: &Ui) -> Result<Exit> {
-        Err(Error::missing("not built yet"))
+    pub fn run(self, ui: &Ui) -> Result<Exit> {
+        let archive = Archive::open(&self.archive)?;
+        let mut findings = archive.check_files();
+        findings.extend(archive.quarantine()?.iter().map(quarantined));
+        let bar = ui.progress("validate", archive.part_count() as u64);
+        let options = Options { cumulative: self.cumulative };
+        let mut checked = report::Checked::default();
+        for part in 0..archive.part_count() {
+            let found = validate::validate(&archive.read_part(part)?, options);
+            checked += found.checked;
+            findings.extend(found.findings);
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        let validation = Validation { findings, checked };
+        self.show(ui, &validation)?;
+        let threshold = match self.fail_on {
+            FailOn::Error => Severity::Error,
+            FailOn::Warning => Severity::Warning,
+        };
+        let failed = validation.findings.iter().any(|f| f.severity >= threshold);
+        Ok(if failed { Exit::Findings } else { Exit::Fine })
     }
+
+    fn show(&self, ui: &Ui, Validation { findings, checked }: &Validation) -> Result<()> {
+        match ui.format {
+            Format::Json => ui.json(&FindingsDocument::new(findings, *checked)),
+            Format::Jsonl => findings.iter().try_for_each(|f| ui.jsonl(f)),
+            Format::Csv => ui.csv(
+                &["severity", "code", "rollout_id", "call_id", "location", "message", "help"],
+                findings.iter().map(csv_row),
+            ),
+            Format::Human => {
+                ui.print(report::human(findings, |severity, label| {
+                    let tone = match severity {
+                        Severity::Error => Tone::Bad,
+                        Severity::Warning => Tone::Warn,
+                    };
+                    ui.tone(tone, label)
+                }))?;
+                let errors = findings.iter().filter(|f| f.severity == Severity::Error).count();
+                let warnings = findings.len() - errors;
+                let verdict = if errors > 0 {
+                    ui.tone(Tone::Bad, "broken")
+                } else {
+                    ui.tone(Tone::Good, "intact")
+                };
+                ui.line(format!(
+                    "{verdict}: {} rollouts, {} calls, {} tokens checked; {errors} errors, {warnings} warnings",
+                    thousands(checked.rollouts),
+                    thousands(checked.calls),
+                    thousands(checked.tokens),
+                ))
+            }
+        }
+    }
+}
+
+fn csv_row(finding: &Finding) -> Vec<String> {
+    vec![
+        finding.severity.to_string(),
+        finding.code.to_string(),
+        finding.rollout_id.as_ref().map(ToString::to_string).unwrap_or_default(),
+        finding.call_id.as_ref().map(ToString::to_string).unwrap_or_default(),
+        finding.location.to_string(),
+        finding.message.clone(),
+        finding.help.clone(),
+    ]
+}
+
+/// What ingest could not read is evidence that the archive lacks.
+fn quarantined(entry: &crate::archive::Quarantined) -> Finding {
+    let location = Location {
+        file: Some(entry.source.clone()),
+        line: entry.line,
+        capture_key: entry.capture_key.clone(),
+        ..Location::default()
+    };
+    let mut finding = Finding::new(entry.code, &entry.message).at(location);
+    finding.rollout_id = entry.rollout_id.clone();
+    finding.call_id = entry.call_id.clone();
+    finding
 }

@@ -87,6 +87,8 @@ codes! {
             => "Compare the named field with the format in docs/format.md; a record with unknown keys comes from another version of the capture.";
         MalformedReceipt "malformed_receipt" Error "A receipt or ledger is not what its schema asks for."
             => "Write the receipt again from the ledger, or capture again.";
+        MalformedMedia "malformed_media" Error "A media line lacks the flags or the digest of a call."
+            => "Each line needs the scope, model_call_id, media_present, media_has_frames and media_metadata_digest.";
         MalformedRollout "malformed_rollout" Error "A rollouts line lacks what identifies a logical rollout."
             => "Each line needs group_id, rollout_id, slot, group_size and capture_key, or Gym's _ng_task_index and _ng_rollout_index.";
         LineTooLong "line_too_long" Error "A line is longer than any record can be."
@@ -177,6 +179,10 @@ codes! {
             => "The record was changed after it was staged. Restore it from the staging storage, or capture the rollout again.";
         CorruptExtrasDigest "corrupt_extras_digest" Error "The extras of a record do not give the extras digest that it carries."
             => "Media or routes were changed after the call was staged. Restore them, or capture the rollout again.";
+        MediaFlagMismatch "media_flag_mismatch" Error "The media flags of a call disagree with the geometry that its extras commit to."
+            => "The media line was changed, or belongs to another call. Capture the rollout again.";
+        MediaMetadataMismatch "media_metadata_mismatch" Error "The extras of a call do not give its media metadata digest."
+            => "The media line or the extras were changed. Capture the rollout again.";
         MissingParent "missing_parent" Error "A call names a parent that the manifest does not hold."
             => "The parent's ledger row was lost. Capture the rollout again.";
         ParentLengthMismatch "parent_length_mismatch" Error "A call does not start where its parent ends."
@@ -197,10 +203,12 @@ codes! {
             => "A delta on the path was changed, or the chain was rebuilt wrongly. Capture the rollout again.";
         MissingReceipt "missing_receipt" Error "A capture scope has records but no receipt, so nothing says what was lost."
             => "Add the receipts*.jsonl file or the ledger of this scope to the sources.";
-        ReceiptRewardMismatch "receipt_reward_mismatch" Error "Receipt and rollout state different rewards."
-            => "One of the two files is stale. Ingest receipts and rollouts of the same run.";
+        ReceiptRewardMismatch "receipt_reward_mismatch" Warning "Receipt and rollout state different rewards; the rollout's is used."
+            => "One of the two files may be stale. Ingest receipts and rollouts of the same run.";
         UncommittedRecord "uncommitted_record" Warning "A staged record is named by no manifest row: its acknowledgement was lost or is pending."
             => "The record never trains. Its failure or pending call says why.";
+        UnaccountedCall "unaccounted_call" Error "A call was attempted, and the ledger says nothing more of it."
+            => "Its commit or failure was lost from the ledger. Capture the rollout again.";
         CapturePending "capture_pending" Warning "A call was admitted, and never acknowledged or failed."
             => "The worker may still have been writing when the run ended. The rollout is masked; its healthy siblings train.";
         CaptureFailed "capture_failed" Warning "The capture of a call failed."

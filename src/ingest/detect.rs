@@ -79,7 +79,7 @@ fn form(path: &Path) -> Result<SourceForm> {
     let parent = path.parent().and_then(Path::file_name).unwrap_or_default();
     Ok(match name.rsplit_once('.') {
         _ if name.ends_with(".tokens.jsonl") => SourceForm::Store,
-        _ if [".tokens.intents", ".tokens.incomplete", ".tokens.state.json"]
+        _ if [".tokens.intents", ".tokens.incomplete", ".tokens.state.json", ".tokens.lock"]
             .iter()
             .any(|end| name.ends_with(end)) =>
         {

@@ -8,11 +8,12 @@ use serde_json::value::RawValue;
 use super::quarantine::{Quarantine, Rejected};
 use super::rollouts::{Members, RolloutLine, member};
 use super::scope::Scope;
-use super::served::committed;
+use super::served::{committed, routes_only};
 use super::staged::narrow;
-use crate::archive::{Call, Completion, Mode, SourceForm, SourceKind};
+use crate::archive::{Call, Completion, Mode, Origin, SourceForm, SourceKind};
 use crate::finding::Code;
 use crate::id::{CallId, CaptureKey, GroupId, RolloutId};
+use crate::wire::builder::{InferredParent, Sequence, infer_parents};
 use crate::wire::fingerprint::TOKEN_FIELDS;
 use crate::wire::json::{Dialect, Json};
 
@@ -31,8 +32,8 @@ struct Tokens<'a> {
 ///
 /// An item with token arrays is one call; generated items without arrays just before it, or
 /// after it up to the next observation, were served by that call too. The call id is the item's
-/// own id, or `{rollout}/call-{n}`. A call continues the longest earlier one whose tokens, prompt
-/// and generation, its prompt begins with; of equally long ones the latest. The id of the
+/// own id, or `{rollout}/call-{n}`. A call continues the longest one whose tokens, prompt and
+/// generation, its prompt begins with; of equally long ones the latest before it. The id of the
 /// returned response is the last call's.
 pub(super) fn scope(
     line: &RolloutLine,
@@ -50,7 +51,7 @@ pub(super) fn scope(
         .ok_or_else(|| broken("response.output is not an array".to_owned()))?;
 
     let mut scope = Scope::new(SourceKind::InlineRollouts);
-    let mut history = History::default();
+    let mut captured: Vec<Tokens> = Vec::new();
     let mut served: Vec<Json> = Vec::new();
     let mut open = None;
     for (at, raw) in output.iter().enumerate() {
@@ -72,18 +73,14 @@ pub(super) fn scope(
             _ => CallId::from(format!("{rollout_id}/call-{number}")),
         };
         let completion = completion(served.last());
-        let mut call = history.place(call_id.clone(), tokens).map_err(|why| Rejected {
-            message: format!("response.output[{at}]: {}", why.message),
-            ..why
-        })?;
-        call.capture_key = capture_key.clone();
-        call.origin = line.origin.clone();
-        scope.calls.push(call);
+        scope.calls.push(unplaced(call_id.clone(), capture_key, &tokens, &line.origin));
+        captured.push(tokens);
         scope.ledger.attempted.push(call_id.clone());
         scope.ledger.committed.push(committed(call_id, None, completion, &served));
         open = Some(std::mem::take(&mut served));
     }
     close(&mut scope, open, &mut served);
+    place(&captured, &mut scope.calls)?;
     if let Some(last) = scope.ledger.committed.last_mut() {
         last.response_id = member(&response, "id");
     }
@@ -156,47 +153,63 @@ fn completion(item: Option<&Json>) -> Completion {
     }
 }
 
-/// Token sequences of the calls so far.
-#[derive(Default)]
-struct History {
-    calls: Vec<(CallId, Vec<u32>)>,
+/// A call before its parent, and so its delta, is known.
+fn unplaced(
+    call_id: CallId,
+    capture_key: &CaptureKey,
+    tokens: &Tokens<'_>,
+    origin: &Origin,
+) -> Call {
+    let logprob = |p: &Option<f64>| p.map_or(f32::NAN, |p| p as f32);
+    Call {
+        call_id,
+        capture_key: capture_key.clone(),
+        source_capture_key: None,
+        parent_call_id: None,
+        mode: Mode::Text,
+        prev_len: 0,
+        delta_len: 0,
+        cum_len: 0,
+        weight_version: None,
+        token_ids: Vec::new(),
+        carry_len: 0,
+        generation_logprobs: tokens.generation_log_probs.iter().map(logprob).collect(),
+        raw_columns: None,
+        commitment: None,
+        entry_digest: None,
+        extras: tokens.routed_experts.map(|routes| routes_only(routes.get())),
+        origin: origin.clone(),
+    }
 }
 
-impl History {
-    fn place(&mut self, call_id: CallId, tokens: Tokens<'_>) -> Result<Call, Rejected> {
-        let mut sequence = narrow(&tokens.prompt_token_ids)?;
-        let prompt = sequence.len();
-        let parent = self
-            .calls
-            .iter()
-            .filter(|(_, earlier)| !earlier.is_empty() && sequence.starts_with(earlier))
-            .max_by_key(|(_, earlier)| earlier.len());
-        let prev_len = parent.map_or(0, |(_, earlier)| earlier.len());
-        let parent_call_id = parent.map(|(id, _)| id.clone());
-        sequence.extend(narrow(&tokens.generation_token_ids)?);
-        let logprob = |p: &Option<f64>| p.map_or(f32::NAN, |p| p as f32);
-        let call = Call {
-            call_id: call_id.clone(),
-            capture_key: "".into(),
-            source_capture_key: None,
-            mode: if parent_call_id.is_some() { Mode::TokenIn } else { Mode::Text },
-            parent_call_id,
-            prev_len: prev_len as u64,
-            delta_len: (sequence.len() - prev_len) as u64,
-            cum_len: sequence.len() as u64,
-            weight_version: None,
-            token_ids: sequence[prev_len..].to_vec(),
-            carry_len: (prompt - prev_len) as u32,
-            generation_logprobs: tokens.generation_log_probs.iter().map(logprob).collect(),
-            raw_columns: None,
-            commitment: None,
-            entry_digest: None,
-            extras: tokens.routed_experts.map(|r| format!("{{\"routed_experts\":{}}}", r.get())),
-            origin: Default::default(),
+/// Turns full prompts into deltas under their inferred parents.
+fn place(captured: &[Tokens<'_>], calls: &mut [Call]) -> Result<(), Rejected> {
+    let sequences: Vec<_> = captured
+        .iter()
+        .map(|t| Sequence::new(&t.prompt_token_ids, &t.generation_token_ids))
+        .collect();
+    for (at, parent) in infer_parents(&sequences).into_iter().enumerate() {
+        let parent = match parent {
+            InferredParent::Root => None,
+            InferredParent::Call(parent) => Some(parent),
+            InferredParent::Ambiguous(equal) => {
+                equal.iter().rfind(|&&call| call < at).or(equal.last()).copied()
+            }
         };
-        self.calls.push((call_id, sequence));
-        Ok(call)
+        let prev_len = parent.map_or(0, |parent| sequences[parent].len());
+        let parent_call_id = parent.map(|parent| calls[parent].call_id.clone());
+        let prompt = &captured[at].prompt_token_ids;
+        let call = &mut calls[at];
+        call.mode = if parent_call_id.is_some() { Mode::TokenIn } else { Mode::Text };
+        call.parent_call_id = parent_call_id;
+        call.token_ids = narrow(&prompt[prev_len..])?;
+        call.carry_len = call.token_ids.len() as u32;
+        call.token_ids.extend(narrow(&captured[at].generation_token_ids)?);
+        call.prev_len = prev_len as u64;
+        call.delta_len = call.token_ids.len() as u64;
+        call.cum_len = sequences[at].len() as u64;
     }
+    Ok(())
 }
 
 /// Lines that say nothing of group and slot: those with one prompt are a group, its slots in an

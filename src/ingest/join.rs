@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::inline;
+use super::lineage;
 use super::quarantine::{Quarantine, Rejected};
 use super::rollouts::{Identity, RolloutLine};
 use super::scope::{GymScope, Scope};
@@ -120,7 +121,7 @@ impl Join<'_> {
             let message = format!("scope {capture_key} already fills rollout {owner}");
             return self.conflict(&line, message);
         }
-        let scope = match scopes.remove(&capture_key) {
+        let mut scope = match scopes.remove(&capture_key) {
             Some(scope) => scope,
             None if line.inline => match inline::scope(&line, &rollout_id, &capture_key) {
                 Ok(scope) => scope,
@@ -131,6 +132,9 @@ impl Join<'_> {
             },
             None => Scope::new(self.uncaptured),
         };
+        if let (Some(manifest), Some(result)) = (&scope.lineage, &line.result) {
+            lineage::attribute(&mut scope.ledger, manifest, result);
+        }
         self.findings.extend(scope.findings.into_iter().map(|f| f.rollout(&rollout_id)));
         let rollout = Rollout {
             rollout_id: rollout_id.clone(),

@@ -101,19 +101,22 @@ impl Iterator for Lines {
 
 /// The whole text of a file that holds one JSON document over any number of lines.
 pub fn document(path: &Path) -> Result<Result<String, Unreadable>> {
+    let malformed = |_| Unreadable {
+        code: Code::MalformedJson,
+        message: "the document is not UTF-8".to_owned(),
+    };
+    let bytes = whole(path, MAX_LINE)?;
+    Ok(bytes.and_then(|bytes| String::from_utf8(bytes).map_err(malformed)))
+}
+
+/// All bytes of a file, decompressed, if they are no more than `limit`.
+pub fn whole(path: &Path, limit: usize) -> Result<Result<Vec<u8>, Unreadable>> {
     let mut bytes = Vec::new();
-    let read = decompressed(path)?.take(MAX_LINE as u64 + 1).read_to_end(&mut bytes);
-    let unreadable = |code, message| Ok(Err(Unreadable { code, message }));
-    if let Err(error) = read {
-        return unreadable(Code::UnreadableSource, format!("the file cannot be read: {error}"));
-    }
-    if bytes.len() > MAX_LINE {
-        let message = format!("the document is longer than {MAX_LINE} bytes");
-        return unreadable(Code::LineTooLong, message);
-    }
-    match String::from_utf8(bytes) {
-        Ok(text) => Ok(Ok(text)),
-        Err(_) => unreadable(Code::MalformedJson, "the document is not UTF-8".to_owned()),
+    let unreadable = |message| Ok(Err(Unreadable { code: Code::UnreadableSource, message }));
+    match decompressed(path)?.take(limit as u64 + 1).read_to_end(&mut bytes) {
+        Err(error) => unreadable(format!("the file cannot be read: {error}")),
+        Ok(_) if bytes.len() > limit => unreadable(format!("it holds more than {limit} bytes")),
+        Ok(_) => Ok(Ok(bytes)),
     }
 }
 

@@ -1,8 +1,10 @@
 //! Sources to groups: finds capture files, reads them line by line, joins them by scope.
 
 mod detect;
+mod gym_store;
 mod inline;
 mod join;
+mod lineage;
 mod lines;
 mod quarantine;
 mod rollouts;
@@ -26,6 +28,7 @@ pub use crate::archive::{Ingested, Quarantined, SourceFile, SourceForm};
 use crate::error::{Error, Result};
 use crate::finding::{Code, Finding, Location};
 use crate::id::Digest32;
+use crate::wire::RolloutManifest;
 
 /// Reads every capture below `sources`.
 ///
@@ -42,6 +45,7 @@ pub fn read(sources: &[PathBuf]) -> Result<Ingested> {
     let mut findings = Vec::new();
     let mut records: Vec<Record> = Vec::new();
     let mut receipts: Vec<ReceiptLine> = Vec::new();
+    let mut ledgers: Vec<RolloutManifest> = Vec::new();
     let mut rollouts: Vec<RolloutLine> = Vec::new();
     for file in &found {
         match file.form {
@@ -50,13 +54,13 @@ pub fn read(sources: &[PathBuf]) -> Result<Ingested> {
             SourceForm::Rollouts => rollouts.extend(quarantine.parse(file, RolloutLine::parse)?),
             SourceForm::Trace => rollouts.extend(read_trace(file, &mut quarantine)?),
             SourceForm::Media => findings.push(media(file)),
-            SourceForm::Store
-            | SourceForm::StoreSibling
-            | SourceForm::Lineage
-            | SourceForm::Ignored => {}
+            SourceForm::Lineage => ledgers.extend(lineage::read(file, &mut quarantine)?),
+            // A store is read with its siblings.
+            SourceForm::Store | SourceForm::StoreSibling | SourceForm::Ignored => {}
         }
     }
-    let scopes = staged::scopes(records, receipts, &mut quarantine);
+    let mut scopes = staged::scopes(records, receipts, ledgers, &mut quarantine);
+    gym_store::scopes(&found, &mut scopes, &mut quarantine)?;
     let (groups, more) = join::groups(rollouts, scopes, &mut quarantine);
     findings.extend(more);
     let quarantine = quarantine.into_sorted();

@@ -3,6 +3,7 @@
 use crate::archive::{Call, Completeness, Ledger, SourceKind};
 use crate::finding::Finding;
 use crate::id::CaptureKey;
+use crate::wire::RolloutManifest;
 
 /// Calls and account of one capture scope, before it is known whose rollout it fills.
 #[derive(Clone, Debug)]
@@ -13,6 +14,8 @@ pub(super) struct Scope {
     pub completeness: Completeness,
     pub ledger: Ledger,
     pub calls: Vec<Call>,
+    /// The ledger file that stands for a receipt, and names no scored call.
+    pub lineage: Option<RolloutManifest>,
     /// What is doubtful about it.
     pub findings: Vec<Finding>,
 }
@@ -26,6 +29,7 @@ impl Scope {
             completeness: Completeness::Unknown,
             ledger: Ledger::default(),
             calls: Vec::new(),
+            lineage: None,
             findings: Vec::new(),
         }
     }

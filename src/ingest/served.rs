@@ -33,3 +33,8 @@ pub(super) fn committed(
         fingerprint_version: FINGERPRINT_VERSION,
     }
 }
+
+/// Extras that hold nothing but routes.
+pub(super) fn routes_only(routes: &str) -> String {
+    format!("{{\"routed_experts\":{routes}}}")
+}

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::lineage;
 use super::quarantine::{Quarantine, Rejected};
 use super::scope::Scope;
 use crate::archive::{
@@ -10,7 +11,7 @@ use crate::archive::{
 };
 use crate::finding::Code;
 use crate::id::{CallId, CaptureKey};
-use crate::wire::{Receipt, StagedRecord};
+use crate::wire::{Receipt, RolloutManifest, StagedRecord};
 
 /// A staged line as a call, with a digest of the line to order repeated ones by.
 #[derive(Clone, Debug)]
@@ -98,6 +99,7 @@ pub(super) fn narrow(ids: &[u64]) -> Result<Vec<u32>, Rejected> {
 pub(super) fn scopes(
     mut records: Vec<Record>,
     receipts: Vec<ReceiptLine>,
+    ledgers: Vec<RolloutManifest>,
     quarantine: &mut Quarantine,
 ) -> BTreeMap<CaptureKey, Scope> {
     records.sort_by(|a, b| {
@@ -115,6 +117,15 @@ pub(super) fn scopes(
         let completeness = Completeness::Complete;
         scopes
             .insert(key, Scope { reward, ledger, completeness, ..Scope::new(SourceKind::Staged) });
+    }
+    for manifest in ledgers {
+        // A receipt was made from the ledger, and knows more.
+        scopes.entry(lineage::key(&manifest)).or_insert_with(|| Scope {
+            ledger: lineage::ledger(&manifest),
+            completeness: Completeness::Complete,
+            lineage: Some(manifest),
+            ..Scope::new(SourceKind::Staged)
+        });
     }
     claim(&mut scopes, &mut loose);
     for (key, calls) in loose {

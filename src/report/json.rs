@@ -16,6 +16,14 @@ pub struct Checked {
     pub tokens: u64,
 }
 
+impl std::ops::AddAssign for Checked {
+    fn add_assign(&mut self, more: Self) {
+        self.rollouts += more.rollouts;
+        self.calls += more.calls;
+        self.tokens += more.tokens;
+    }
+}
+
 /// All findings of a validation.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FindingsDocument<'a> {

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::build::Batch;
 use crate::config::{BatchSettings, GrpoSettings};
 use crate::error::{Error, Result};
 use crate::id::{Digest32, GroupId, RolloutId};
@@ -155,6 +156,21 @@ pub struct RowsManifest {
 const SEAL: &str = "blake3";
 
 impl RowsManifest {
+    /// The manifest of a batch, before its parts are written.
+    pub fn new(provenance: Provenance, row_multiple: u32, batch: &Batch) -> Self {
+        Self {
+            format: FORMAT,
+            tool: concat!("forestctl ", env!("CARGO_PKG_VERSION")).to_owned(),
+            provenance,
+            row_multiple,
+            counts: batch.counts,
+            groups: batch.groups.clone(),
+            dropped_groups: batch.dropped_groups.clone(),
+            lengths: batch.lengths.clone(),
+            parts: Vec::new(),
+        }
+    }
+
     /// The text of `rows.json`, sealed.
     pub fn to_json(&self) -> Result<String> {
         let failed = |e| Error::format("cannot write rows.json").because(e);

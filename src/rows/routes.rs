@@ -33,5 +33,9 @@ pub fn along(calls: &[&Call]) -> Option<RowRoutes> {
         }
         experts.resize(end, UNKNOWN);
     }
-    Some(RowRoutes { layers: u32::try_from(layers).ok()?, topk: u32::try_from(topk).ok()?, experts })
+    Some(RowRoutes {
+        layers: u32::try_from(layers).ok()?,
+        topk: u32::try_from(topk).ok()?,
+        experts,
+    })
 }

@@ -9,7 +9,7 @@ use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 
 use super::columns;
-use super::manifest::{FORMAT, Part, RowsManifest};
+use super::manifest::{Part, RowsManifest};
 use super::model::Row;
 use crate::error::{Error, Result};
 use crate::id::Digest32;
@@ -47,8 +47,6 @@ pub fn write(
     let draft = AtomicDir::create(target, force)?;
     let folder = draft.path().join("rows");
     fs::create_dir(&folder).map_err(|e| Error::io("cannot create", &folder, e))?;
-    manifest.format = FORMAT;
-    manifest.tool = concat!("forestctl ", env!("CARGO_PKG_VERSION")).to_owned();
     manifest.parts.clear();
     for rows in parts(rows) {
         let path = format!("rows/part-{:05}.parquet", manifest.parts.len());
@@ -206,7 +204,7 @@ mod tests {
     use super::*;
     use crate::error::Kind;
     use crate::id::GroupId;
-    use crate::rows::{Counts, GroupRows, Provenance, RowRoutes, Span};
+    use crate::rows::{Batch, Counts, GroupRows, Provenance, RowRoutes, Span};
 
     /// `n` rows in two groups with every kind of value that must survive.
     fn sample(n: u32) -> (RowsManifest, Vec<Row>) {
@@ -252,23 +250,16 @@ mod tests {
             weight_version: Some(7),
             row_ids: rows.iter().map(|r| r.row_id.clone()).collect(),
         });
-        let manifest = RowsManifest {
-            format: FORMAT,
-            tool: String::new(),
-            provenance: Provenance {
-                archive: None,
-                policy: "returned_history".to_owned(),
-                assume_complete: false,
-                batch: Default::default(),
-                grpo: Default::default(),
-            },
-            row_multiple: 1,
-            counts: Counts { rows: n.into(), ..Counts::default() },
-            groups: groups.collect(),
-            dropped_groups: Vec::new(),
-            lengths: Vec::new(),
-            parts: Vec::new(),
+        let provenance = Provenance {
+            archive: None,
+            policy: "returned_history".to_owned(),
+            assume_complete: false,
+            batch: Default::default(),
+            grpo: Default::default(),
         };
+        let counts = Counts { rows: n.into(), ..Counts::default() };
+        let batch = Batch { counts, groups: groups.collect(), ..Batch::default() };
+        let manifest = RowsManifest::new(provenance, 1, &batch);
         (manifest, rows)
     }
 

@@ -6,8 +6,8 @@ use super::Problem;
 use crate::finding::Code;
 use crate::id::Digest32;
 use crate::wire::assistant_fingerprint;
-use crate::wire::replay::item_digest;
 use crate::wire::json::{Dialect, Json};
+use crate::wire::replay::item_digest;
 
 /// A result object as evidence.
 #[derive(Debug, Default)]
@@ -162,15 +162,15 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_is_a_problem_and_no_error() {
-        let codes = |text| -> Vec<Code> {
+        let codes = |text: &str| -> Vec<Code> {
             Evidence::read(Some(text)).problems.iter().map(|p| p.reason.code).collect()
         };
-        let item = |item: &str| format!(r#"{{"response":{{"output":[{item}]}}}}"#);
-        assert_eq!(codes(&item(r#"{"type":"computer_call"}"#)), [Code::UnsupportedItem]);
-        assert_eq!(codes(&item("7")), [Code::UnsupportedItem]);
-        assert_eq!(codes(&item(r#"{"role":"assistant","content":7}"#)), [Code::UnsupportedItem]);
+        let item = |item: &str| codes(&format!(r#"{{"response":{{"output":[{item}]}}}}"#));
+        assert_eq!(item(r#"{"type":"computer_call"}"#), [Code::UnsupportedItem]);
+        assert_eq!(item("7"), [Code::UnsupportedItem]);
+        assert_eq!(item(r#"{"role":"assistant","content":7}"#), [Code::UnsupportedItem]);
+        assert_eq!(item(r#"{"type":"web_search_call_output"}"#), []);
         assert_eq!(codes("{"), [Code::MissingEvidence]);
         assert_eq!(codes("[]"), []);
-        assert_eq!(codes(&item(r#"{"type":"web_search_call_output"}"#)), []);
     }
 }

@@ -132,8 +132,8 @@ impl<'a> Reader<'a> {
     /// A list whose items `fast` reads if they are spelled plainly; `slow` judges any other item.
     fn list<T>(
         &mut self,
-        fast: fn(&mut Self) -> Option<T>,
-        slow: fn(Json) -> Result<T, RecordError>,
+        fast: impl Fn(&mut Self) -> Option<T>,
+        slow: impl Fn(Json) -> Result<T, RecordError>,
     ) -> Result<Vec<T>, RecordError> {
         self.parser.space();
         if !self.parser.word("[") {
@@ -158,6 +158,10 @@ impl<'a> Reader<'a> {
                 }
             };
             items.push(item);
+            if self.parser.bytes.get(self.parser.at) == Some(&b',') {
+                self.parser.at += 1;
+                continue;
+            }
             self.parser.space();
             if self.parser.word("]") {
                 return Ok(items);

@@ -121,23 +121,33 @@ impl Fields {
 
     /// Reads the schema version, and the scope by the name that this version gives it.
     pub(super) fn scope(&mut self) -> Result<(u64, String)> {
+        let renamed = self.has("rollout_id") && !self.has("capture_key");
         let schema_version = self.version("schema_version", 2)?;
-        let name = SCHEMAS.iter().find(|(version, _)| *version == schema_version);
-        let renamed = schema_version == 3 && self.has("rollout_id") && !self.has("capture_key");
-        let Some((_, name)) = name.filter(|_| !renamed) else {
-            let under = if renamed { " under the name rollout_id" } else { "" };
-            let message = format!(
-                "found schema {schema_version}{under}; schema 2 with rollout_id and schema 3 with \
-                 capture_key are read"
-            );
-            return Err(RecordError::of(Code::UnsupportedSchema, "schema_version", message));
-        };
-        Ok((schema_version, self.identifier(name)?))
+        match SCHEMAS.iter().find(|&&(read, _)| read == schema_version) {
+            Some(_) if schema_version == 3 && renamed => {
+                Err(unsupported_schema(&format!("{schema_version} under the name rollout_id")))
+            }
+            Some((_, name)) => Ok((schema_version, self.identifier(name)?)),
+            None => Err(unsupported_schema(&schema_version)),
+        }
+    }
+
+    /// Reads the schema version of a message without a scope.
+    pub(super) fn schema(&mut self) -> Result<u64> {
+        let version = self.version("schema_version", 2)?;
+        let read = SCHEMAS.iter().any(|&(read, _)| read == version);
+        if read { Ok(version) } else { Err(unsupported_schema(&version)) }
     }
 
     /// An error at one member.
     pub(super) fn fault(&self, key: &str, message: impl Into<String>) -> RecordError {
         RecordError::of(self.code, key, message)
+    }
+
+    /// A member that must be an object.
+    pub(super) fn required_object(&mut self, key: &str) -> Result<Fields> {
+        let value = self.required(key)?;
+        Fields::object(self.code, value).map_err(|e| e.within(key))
     }
 
     fn convert<T>(&self, key: &str, value: Json, read: fn(Code, Json) -> Result<T>) -> Result<T> {
@@ -228,6 +238,14 @@ impl Fields {
         }
     }
 
+    /// `true` or `false`.
+    pub(super) fn flag(&mut self, key: &str) -> Result<bool> {
+        match self.required(key)? {
+            Json::Bool(flag) => Ok(flag),
+            other => Err(expected(self.code, "true or false", &other).within(key)),
+        }
+    }
+
     /// `text` or `token_in`, with a default for an absent key if there is one.
     pub(super) fn mode(&mut self, default: Option<Mode>) -> Result<Mode> {
         match (self.members.remove("mode"), default) {
@@ -261,6 +279,15 @@ impl Fields {
         Ok(self.items(key, read)?.unwrap_or_default())
     }
 
+    /// The items of a list that must be there.
+    pub(super) fn required_list<T>(
+        &mut self,
+        key: &str,
+        read: impl Fn(Code, Json) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        if self.has(key) { self.list(key, read) } else { Err(self.fault(key, "is missing")) }
+    }
+
     /// The items of a list, or null or absent.
     pub(super) fn items<T>(
         &mut self,
@@ -286,6 +313,13 @@ impl Fields {
             None => Ok(()),
         }
     }
+}
+
+fn unsupported_schema(found: &dyn std::fmt::Display) -> RecordError {
+    let message = format!(
+        "found schema {found}; schema 2 with rollout_id and schema 3 with capture_key are read"
+    );
+    RecordError::of(Code::UnsupportedSchema, "schema_version", message)
 }
 
 /// "expected X, found Y" at the value itself.
@@ -321,14 +355,14 @@ pub(super) fn identifier(code: Code, value: Json) -> Result<String> {
     }
 }
 
-fn text(code: Code, value: Json) -> Result<String> {
+pub(super) fn text(code: Code, value: Json) -> Result<String> {
     match value {
         Json::Str(s) => Ok(s),
         other => Err(expected(code, "a string", &other)),
     }
 }
 
-fn length(code: Code, value: Json) -> Result<u64> {
+pub(super) fn length(code: Code, value: Json) -> Result<u64> {
     let found = match &value {
         Json::Int(n) => u64::try_from(*n).ok(),
         _ => None,

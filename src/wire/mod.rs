@@ -1,5 +1,6 @@
 //! The public wire: bytes to types and back, no I/O.
 
+pub mod admission;
 pub mod attribute;
 pub mod builder;
 pub mod canonical;
@@ -9,9 +10,11 @@ pub mod entry;
 mod fields;
 pub mod fingerprint;
 pub mod json;
+mod lax;
 pub mod ledger;
 pub mod lineage;
 mod manifest;
+pub mod media;
 mod python;
 pub mod receipt;
 pub mod replay;

@@ -2,6 +2,9 @@
 
 use std::fmt::Write;
 
+use super::canonical::{self, Spelling};
+use super::json::Json;
+
 /// `repr(text)`.
 pub(super) fn repr_str(text: &str) -> String {
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
@@ -43,28 +46,18 @@ fn printable(c: char) -> bool {
     }
 }
 
-/// `repr(x)`: shortest digits that read back, an exponent below 1e-4 and from 1e16.
+/// `repr(x)`.
 pub(super) fn repr_f64(x: f64) -> String {
-    if x.is_nan() {
-        return "nan".into();
-    }
-    if x.is_infinite() {
-        return if x > 0.0 { "inf".into() } else { "-inf".into() };
-    }
-    let scientific = format!("{x:e}");
-    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    if x == 0.0 || (-4..16).contains(&exponent) {
-        return format!("{x:?}");
-    }
-    let sign = if exponent < 0 { '-' } else { '+' };
-    format!("{digits}e{sign}{:02}", exponent.abs())
+    canonical::text(&Json::Float(x), Spelling::Python).unwrap_or_else(|_| {
+        let infinite = if x > 0.0 { "inf" } else { "-inf" };
+        if x.is_nan() { "nan" } else { infinite }.to_owned()
+    })
 }
 
 /// `int(text)`: surrounding white space, a sign, decimal digits of any script, single underscores
 /// between digits. `None` if Python refuses the text, or beyond 128 bits.
 pub(super) fn parse_int(text: &str) -> Option<i128> {
-    let text = text.trim_matches(is_space);
+    let text = canonical::strip(text);
     let (negative, digits) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text.strip_prefix('+').unwrap_or(text)),
@@ -94,8 +87,8 @@ fn decimal_digit(c: char) -> Option<u32> {
     Some(code - zero).filter(|&digit| digit < 10)
 }
 
-/// The digit zero of every script (general category Nd of Unicode 14 to 16); the other nine
-/// follow it.
+/// The digit zero of every script (general category Nd of Unicode 14, that of CPython 3.11); the
+/// other nine follow it.
 const ZEROS: &[u32] = &[
     0x0030, 0x0660, 0x06F0, 0x07C0, 0x0966, 0x09E6, 0x0A66, 0x0AE6, 0x0B66, 0x0BE6, 0x0C66, 0x0CE6,
     0x0D66, 0x0DE6, 0x0E50, 0x0ED0, 0x0F20, 0x1040, 0x1090, 0x17E0, 0x1810, 0x1946, 0x19D0, 0x1A80,

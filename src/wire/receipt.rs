@@ -138,7 +138,7 @@ impl Receipt {
     /// version, whatever else is wrong; `malformed_json`; `malformed_receipt` for every other
     /// fault of form.
     pub fn parse(line: &str) -> Result<Receipt> {
-        let mut fields = object(line)?;
+        let mut fields = object(Code::MalformedReceipt, line)?;
         let head = fields.head()?;
         let schema = head.schema_version;
         let receipt = Receipt {
@@ -190,7 +190,7 @@ impl RolloutManifest {
     ///
     /// As [`Receipt::parse`].
     pub fn parse(text: &str) -> Result<RolloutManifest> {
-        let mut fields = object(text)?;
+        let mut fields = object(Code::MalformedReceipt, text)?;
         let (schema_version, scope) = fields.scope()?;
         let manifest = RolloutManifest {
             schema_version,
@@ -212,7 +212,7 @@ impl CallRecord {
     ///
     /// `malformed_json` or `malformed_receipt`.
     pub fn parse(text: &str) -> Result<CallRecord> {
-        Self::read(object(text)?, 2)
+        Self::read(object(Code::MalformedReceipt, text)?, 2)
     }
 
     /// `schema` is the version of the receipt that holds the row, and the row's where the row
@@ -278,10 +278,10 @@ impl ReplaySummary {
     }
 }
 
-fn object(line: &str) -> Result<Fields> {
-    let value = Json::parse(line, Dialect::Strict)
-        .map_err(|e| RecordError::json(Code::MalformedReceipt, &e))?;
-    Fields::object(Code::MalformedReceipt, value)
+/// The members of a line that must be an object; `code` is the word for its faults.
+pub(super) fn object(code: Code, line: &str) -> Result<Fields> {
+    let value = Json::parse(line, Dialect::Strict).map_err(|e| RecordError::json(code, &e))?;
+    Fields::object(code, value)
 }
 
 /// A source that writes neither key records no completion.

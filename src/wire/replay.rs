@@ -82,7 +82,8 @@ pub fn item_digest(item: &Json) -> Result<ItemDigest, ReplayError> {
     Ok(ItemDigest { role, digest, empty_tool_content })
 }
 
-/// The ordered digest of a request's items and the output served for it.
+/// The ordered digest of a request's items and the output served for it. The render digest is
+/// not among them ([`render_digest`]) and stays `None`.
 ///
 /// # Errors
 ///
@@ -90,28 +91,18 @@ pub fn item_digest(item: &Json) -> Result<ItemDigest, ReplayError> {
 pub fn replay_summary<'a>(
     items: impl IntoIterator<Item = &'a Json>,
 ) -> Result<ReplaySummary, ReplayError> {
-    let digests: Vec<ItemDigest> = items.into_iter().map(item_digest).collect::<Result<_, _>>()?;
-    let source_digest = source_digest(digests.iter().map(|item| (item.role, item.digest)))?;
-    let alternate =
-        digests.iter().map(|item| (item.role, item.empty_tool_content.unwrap_or(item.digest)));
-    let alternate = source_digest_of_alternates(&digests, alternate)?;
+    let items: Vec<ItemDigest> = items.into_iter().map(item_digest).collect::<Result<_, _>>()?;
+    let source = source_digest(items.iter().map(|item| (item.role, item.digest)))?;
+    let alternates =
+        items.iter().map(|item| (item.role, item.empty_tool_content.unwrap_or(item.digest)));
+    let alternate = source_digest(alternates)?;
     Ok(ReplaySummary {
         normalization_version: NORMALIZATION_VERSION,
-        item_count: digests.len() as u64,
-        source_digest,
-        empty_tool_content_digest: alternate.filter(|digest| *digest != source_digest),
+        item_count: items.len() as u64,
+        source_digest: source,
+        empty_tool_content_digest: (alternate != source).then_some(alternate),
         render_digest: None,
     })
-}
-
-fn source_digest_of_alternates(
-    digests: &[ItemDigest],
-    alternate: impl Iterator<Item = (&'static str, Digest32)>,
-) -> Result<Option<Digest32>, ReplayError> {
-    if digests.iter().all(|item| item.empty_tool_content.is_none()) {
-        return Ok(None);
-    }
-    source_digest(alternate).map(Some)
 }
 
 fn source_digest(

@@ -231,7 +231,7 @@ impl Routes {
     ) -> Option<Routes> {
         let expected =
             [tokens, layers, topk, dtype.size()].into_iter().try_fold(1usize, usize::checked_mul);
-        (expected == Some(bytes.len()) && !bytes.is_empty()).then(|| Routes {
+        (expected == Some(bytes.len()) && !bytes.is_empty()).then_some(Routes {
             tokens,
             layers,
             topk,

@@ -34,6 +34,8 @@ pub struct StoreSnapshot {
     pub intents: Option<Vec<String>>,
     /// Announced calls that have no entry.
     pub dangling_intents: Vec<String>,
+    /// Calls that the state indexes and no line holds.
+    pub lost_calls: Vec<String>,
     /// Calls that the marker file names, in order (an empty string: no call was known); the
     /// package never reads it.
     pub marked: Vec<String>,
@@ -121,7 +123,7 @@ pub enum StoreFault {
         /// The call.
         call_id: String,
     },
-    /// An indexed line is not the one that the state's digest was taken of.
+    /// A line under the index is not one that the state has a digest of.
     ChangedLine {
         /// One-based line.
         line: u64,
@@ -191,7 +193,7 @@ impl std::fmt::Display for StoreFault {
                 write!(f, "call {call_id} has another line with different bytes")
             }
             Self::ChangedLine { call_id, .. } => {
-                write!(f, "the line of call {call_id} differs from its digest in the state file")
+                write!(f, "the line of call {call_id} is not the one that the state file indexes")
             }
             Self::ForeignScope { scope, .. } => {
                 write!(f, "the line names scope {scope}, its file another one")
@@ -210,10 +212,11 @@ impl StoreSnapshot {
 
     /// Whether calls are missing, as far as these files can tell. Without a state file its flag
     /// is lost, and the marker file, which the package never reads, is the only witness left;
-    /// without intents, a call that died with its worker leaves no trace.
+    /// without intents, a call that died with its worker leaves no trace. A call that the state
+    /// indexes and no line holds is missing too, though the package does not look.
     pub fn completeness(&self) -> Completeness {
         let marked = self.state.is_none() && !self.marked.is_empty();
-        if self.incomplete() || marked {
+        if self.incomplete() || marked || !self.lost_calls.is_empty() {
             Completeness::Incomplete
         } else if self.state.is_none() || self.intents.is_none() {
             Completeness::Unknown
@@ -263,6 +266,8 @@ pub fn read_store(scope: &str, files: StoreFiles<'_>) -> StoreSnapshot {
         let intents = names(bytes).into_iter().filter(|call| !call.is_empty());
         intents.filter(|call| seen.insert(call.clone())).collect()
     });
+    let indexed = state.entry_digests.keys().filter(|call| !has.contains(call.as_str()));
+    snapshot.lost_calls = indexed.cloned().collect();
     let intents = snapshot.intents.iter().flatten();
     snapshot.dangling_intents =
         intents.filter(|call| !has.contains(call.as_str())).cloned().collect();
@@ -305,7 +310,7 @@ fn read_lines(scope: &str, tokens: &[u8], state: &StoreState, snapshot: &mut Sto
         let conflicts = *first != line_digest;
         match (index, offset < indexed_size) {
             (IndexedAs::Same, true) => {}
-            (IndexedAs::Different, true) => {
+            (IndexedAs::Different | IndexedAs::Unlisted, true) => {
                 snapshot.faults.push(StoreFault::ChangedLine { line, call_id: call_id() });
             }
             (IndexedAs::Different, false) => {

@@ -385,7 +385,7 @@ fn rebuild(
         out.extras_digests.push(row.extras_digest);
     }
     out.prompt_len = out.links.first().map_or(0, |&(carry_len, _)| carry_len);
-    if let Some((row, _)) = path().last() {
+    if let Some((row, _)) = path().next_back() {
         check_cumulative(row, path().map(|(_, snapshot)| snapshot.view()))?;
     }
     Ok(out)

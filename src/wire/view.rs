@@ -4,7 +4,7 @@ use sha2::Sha256;
 
 use super::digest;
 use super::staged::StagedRecord;
-use crate::archive::Mode;
+use crate::archive::{Call, Mode};
 use crate::id::Digest32;
 
 /// Everything that the call digest covers, and the digest itself.
@@ -140,6 +140,40 @@ impl Columns<'_> {
             Columns::Split { generation_logprobs: [], .. } => Boundary::NoGeneration,
             Columns::Split { carry_len, .. } => Boundary::At(carry_len),
         }
+    }
+}
+
+impl<'a> StagedView<'a> {
+    /// A call of an archive as it was staged; `None` if its source signs nothing, or knows no
+    /// weight version.
+    pub fn of(call: &'a Call) -> Option<Self> {
+        let signed = call.commitment?;
+        let columns = match &call.raw_columns {
+            Some(raw) => Columns::Raw { token_mask: &raw.token_mask, logprobs: &raw.logprobs },
+            None => Columns::Split {
+                carry_len: call.carry_len as usize,
+                generation_logprobs: &call.generation_logprobs,
+            },
+        };
+        Some(Self {
+            schema_version: signed.schema_version,
+            digest_version: signed.digest_version,
+            extras_digest_version: signed.extras_digest_version,
+            scope: call.capture_key.as_str(),
+            model_call_id: call.call_id.as_str(),
+            parent_call_id: call.parent_call_id.as_ref().map(|id| id.as_str()),
+            mode: call.mode,
+            prev_len: call.prev_len,
+            delta_len: call.delta_len,
+            cum_len: call.cum_len,
+            weight_version: call.weight_version?,
+            digest: signed.digest,
+            token_ids: TokenIds::Narrow(&call.token_ids),
+            columns,
+            extras_digest: signed.extras_digest,
+            chain_hash: signed.chain_hash,
+            cumulative_hash: signed.cumulative_hash,
+        })
     }
 }
 

@@ -50,7 +50,7 @@ fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
 
 #[test]
 fn what_was_ingested_comes_back_equal() {
-    for form in ["staged-v2", "staged-v3"] {
+    for form in ["staged-v2", "staged-v3", "gym-store"] {
         let ingested = seed1(form);
         let (_home, path) = written(&ingested);
         let archive = Archive::open(&path).unwrap();

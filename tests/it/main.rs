@@ -8,5 +8,6 @@ mod rows;
 mod select;
 #[cfg(feature = "torch")]
 mod step;
+mod validate;
 mod wire_staged;
 mod wire_store;

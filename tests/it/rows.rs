@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
+use std::path::Path;
 
 use forestctl::config::{BatchSettings, GrpoSettings, MaskedRewardPolicy};
 use forestctl::finding::Code;
 use forestctl::id::RolloutId;
 use forestctl::rows::{Batch, Row, advantage, build};
-use forestctl::select::PolicyName;
+use forestctl::select::{PolicyName, SelectSettings, select};
 use serde_json::Value;
 
 use crate::closed_loop::{POLICIES, Tensors, expected, groups, selected, strings};
@@ -310,4 +311,111 @@ fn baselines_and_deviations_are_the_oracles_too() {
             }
         }
     }
+}
+
+#[test]
+fn a_gym_store_gives_the_rows_of_the_staged_capture_of_the_same_scopes() {
+    let policy = PolicyName::ReturnedHistory;
+    let (store, staged) = (groups("gym-store"), groups("staged-v2"));
+    let scopes = |groups: &[forestctl::archive::Group]| -> BTreeMap<RolloutId, String> {
+        let rollouts = groups.iter().flat_map(|g| &g.rollouts);
+        rollouts.map(|r| (r.rollout_id.clone(), r.capture_key.to_string())).collect()
+    };
+    let by_scope = |groups: &[forestctl::archive::Group]| -> BTreeMap<String, Vec<Row>> {
+        let scopes = scopes(groups);
+        let batch = build(groups, &selected(groups, policy), 1, &GrpoSettings::default());
+        let mut rows: BTreeMap<String, Vec<Row>> = BTreeMap::new();
+        for row in batch.rows {
+            let scope = scopes[row.rollout_id.as_ref().unwrap()].clone();
+            rows.entry(scope).or_default().push(row);
+        }
+        rows
+    };
+    let (found, wanted) = (by_scope(&store), by_scope(&staged));
+    assert_eq!(found.len(), 6);
+    for (scope, rows) in &found {
+        assert_eq!(rows.len(), wanted[scope].len(), "{scope}");
+        for (row, wanted) in rows.iter().zip(&wanted[scope]) {
+            assert_eq!((row.sample_mask, &row.mask_reason), (1.0, &None), "{scope}");
+            assert_eq!(row.input_ids, wanted.input_ids, "{scope}");
+            assert_eq!(row.loss_mask, wanted.loss_mask, "{scope}");
+            let bits = |row: &Row| -> Vec<u32> {
+                row.generation_logprobs.iter().map(|x| x.to_bits()).collect()
+            };
+            assert_eq!(bits(row), bits(wanted), "{scope}");
+            assert_eq!(row.reward, wanted.reward);
+            assert_eq!((row.segment, row.segment_count), (wanted.segment, wanted.segment_count));
+            let mut spans = wanted.spans.clone();
+            spans.iter_mut().for_each(|span| span.weight_version = None);
+            assert_eq!(row.spans, spans, "{scope}");
+            assert_eq!(row.routes.is_some(), wanted.routes.is_some(), "{scope}");
+        }
+    }
+    for rollout in selected(&store, PolicyName::AllCaptured).groups.iter().flat_map(|g| &g.rollouts)
+    {
+        assert_eq!(rollout.reasons[0].code, Code::MissingCompletion);
+    }
+}
+
+/// Rows, loss tokens, row tokens, and advantages of a public file with inline token arrays.
+fn public(name: &str) -> Option<Batch> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/fixtures/public").join(name);
+    if !path.exists() {
+        eprintln!("skipped: {} is not there", path.display());
+        return None;
+    }
+    let groups = forestctl::ingest::read(&[path]).unwrap().groups;
+    let policy = PolicyName::ReturnedHistory.policy();
+    let unknown = select(&groups, policy, &SelectSettings::default());
+    let masked = unknown.groups.iter().flat_map(|g| &g.rollouts);
+    assert!(masked.flat_map(|r| &r.reasons).all(|r| r.code == Code::CompletenessUnknown));
+    assert!(unknown.groups.iter().all(|g| g.dropped == Some(Code::NoVerifiedLayout)));
+    let settings = SelectSettings { assume_complete: true, ..Default::default() };
+    Some(build(&groups, &select(&groups, policy, &settings), 1, &GrpoSettings::default()))
+}
+
+fn advantages_of(batch: &Batch) -> Vec<f64> {
+    batch.rows.iter().map(|row| row.advantage).collect()
+}
+
+#[test]
+fn public_blackjack_rollouts_give_five_rows() {
+    let Some(batch) = public("gym-blackjack-rollouts.jsonl") else { return };
+    assert_eq!((batch.counts.rows, batch.counts.masked_rows), (5, 0));
+    assert_eq!((batch.counts.loss_tokens, batch.counts.row_tokens), (48, 317));
+    assert_eq!(batch.rows.iter().map(|row| row.spans.len()).sum::<usize>(), 6);
+    // The file lists the slots as 1, 2, 4, 3, 0.
+    let wanted = [(-1.0, -0.4999995), (-1.0, -0.4999995), (1.0, 2.0), (-1.0, -0.4999995)];
+    for (row, (reward, advantage)) in batch.rows.iter().zip(wanted.iter().chain(&wanted[..1])) {
+        assert_eq!(row.reward, Some(*reward));
+        assert!((row.advantage - advantage).abs() < 1e-9, "{} {advantage}", row.advantage);
+    }
+}
+
+#[test]
+fn public_customer_service_rollouts_are_five_clean_chains() {
+    let Some(batch) = public("gym-customer-service-rollouts.jsonl") else { return };
+    assert_eq!((batch.counts.rows, batch.counts.masked_rows), (5, 0));
+    assert_eq!((batch.counts.loss_tokens, batch.counts.row_tokens), (9_445, 10_222));
+    assert!(batch.rows.iter().all(|row| row.spans.len() == 10));
+}
+
+#[test]
+fn public_coding_rollouts_are_single_calls_without_advantage() {
+    let Some(batch) = public("gym-competitive-coding-rollouts.jsonl") else { return };
+    assert_eq!((batch.counts.rows, batch.counts.loss_tokens), (5, 5_023));
+    assert!(advantages_of(&batch).iter().all(|a| *a == 0.0));
+}
+
+#[test]
+fn the_public_compaction_trace_gives_three_rows_and_its_twin_one_chain() {
+    let masks = |batch: &Batch| -> Vec<String> {
+        let digit = |m: &u8| char::from(b'0' + m);
+        batch.rows.iter().map(|row| row.loss_mask.iter().map(digit).collect()).collect()
+    };
+    let Some(batch) = public("rl-k2-compaction.json") else { return };
+    assert_eq!(masks(&batch), ["00101", "000101", "001"]);
+    let Some(batch) = public("rl-without-compaction.json") else { return };
+    assert_eq!(batch.counts.loss_tokens, 5);
+    assert_eq!(batch.rows.len(), 1);
 }

@@ -1,7 +1,15 @@
 //! Selection against the closed-loop oracle, and against histories that were tampered with.
 
-use forestctl::archive::Completion;
-use forestctl::select::{Reason, RolloutSelection, Selection, Verdict};
+use forestctl::archive::{
+    Call, CommittedCall, Completeness, Completion, Group, Ledger, Mode, Origin, OutputItem,
+    Rollout, SourceKind,
+};
+use forestctl::finding::{Code, Severity};
+use forestctl::id::{CallId, Digest32};
+use forestctl::rows::build;
+use forestctl::select::{
+    PolicyName, Reason, RolloutSelection, SelectSettings, Selection, Verdict, select,
+};
 use serde_json::{Value, json};
 
 use crate::closed_loop::{POLICIES, expected, groups, selected, strings};
@@ -63,14 +71,394 @@ fn both_schemas_and_policies_give_the_oracles_verdicts_reasons_order_and_termina
                 assert_eq!(oracle["groups"][group.group_id.as_str()]["verdict"], "dropped");
             }
             // Masks are no errors.
-            let errors: Vec<_> = selection
-                .findings
-                .iter()
-                .filter(|f| f.severity == forestctl::finding::Severity::Error)
-                .collect();
+            let errors: Vec<_> =
+                selection.findings.iter().filter(|f| f.severity == Severity::Error).collect();
             assert!(errors.is_empty(), "{errors:?}");
-            let _ = strings(&oracle["rollouts"][0]["selected"]);
-            let _ = Verdict::Valid;
         }
     }
+}
+
+/// The one group and rollout that tampering tests work on.
+struct Case {
+    group: Group,
+}
+
+impl Case {
+    /// Rollout `id` of the fixture, alone in its group.
+    fn of(form: &str, id: &str) -> Self {
+        let all = groups(form).into_iter().flat_map(|g| g.rollouts);
+        let mut rollout = all.into_iter().find(|r| r.rollout_id.as_str() == id).unwrap();
+        (rollout.slot, rollout.group_size) = (0, 1);
+        Self { group: Group { group_id: "p".into(), rollouts: vec![rollout] } }
+    }
+
+    fn rollout(&mut self) -> &mut Rollout {
+        &mut self.group.rollouts[0]
+    }
+
+    /// Changes the result object.
+    fn edit(mut self, change: impl FnOnce(&mut Value)) -> Self {
+        let rollout = self.rollout();
+        let mut result: Value = serde_json::from_str(rollout.result.as_ref().unwrap()).unwrap();
+        change(&mut result);
+        rollout.result = Some(result.to_string());
+        self
+    }
+
+    /// Changes `response.output`.
+    fn output(self, change: impl FnOnce(&mut Vec<Value>)) -> Self {
+        self.edit(|result| change(result["response"]["output"].as_array_mut().unwrap()))
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Rollout)) -> Self {
+        change(self.rollout());
+        self
+    }
+
+    fn selection(&self, policy: PolicyName) -> RolloutSelection {
+        let mut selection = selected(std::slice::from_ref(&self.group), policy);
+        selection.groups.remove(0).rollouts.remove(0)
+    }
+
+    /// Reason codes under the default policy.
+    fn codes(&self) -> Vec<Code> {
+        let selection = self.selection(PolicyName::ReturnedHistory);
+        selection.reasons.iter().map(|reason| reason.code).collect()
+    }
+}
+
+fn without_ids(output: &mut Vec<Value>) {
+    for item in output {
+        item.as_object_mut().unwrap().remove("id");
+    }
+}
+
+#[test]
+fn ids_may_be_absent_or_synthetic_and_fingerprints_of_items_too() {
+    let oracle = expected(PolicyName::ReturnedHistory);
+    for form in ["staged-v2", "staged-v3"] {
+        for wanted in oracle["rollouts"].as_array().unwrap() {
+            let id = wanted["rollout_id"].as_str().unwrap();
+            let reduced = [
+                Case::of(form, id).output(without_ids),
+                Case::of(form, id).output(|output| {
+                    for (i, item) in output.iter_mut().enumerate() {
+                        item["id"] = json!(format!("item_{i:04}"));
+                    }
+                }),
+                // A ledger that knows only the fingerprint of a whole output.
+                Case::of(form, id).with(|rollout| {
+                    rollout.ledger.committed.iter_mut().for_each(|row| row.output_items = None);
+                }),
+            ];
+            for (i, case) in reduced.iter().enumerate() {
+                let found = case.selection(PolicyName::ReturnedHistory);
+                let calls: Vec<&str> = found.calls.iter().map(CallId::as_str).collect();
+                assert_eq!(calls, strings(&wanted["selected"]), "{form} {id}, way {i}");
+                assert_eq!(
+                    found.terminal.as_ref().map(CallId::as_str),
+                    wanted["terminal"].as_str()
+                );
+                assert_eq!(json!(found.verdict()), wanted["verdict"]);
+            }
+        }
+    }
+}
+
+/// `p04_g2` took the second of two answers with one text, and went on from it.
+#[test]
+fn equal_answers_are_told_apart_by_what_follows_or_by_the_scored_response_and_else_not() {
+    let short = |output: &mut Vec<Value>| {
+        without_ids(output);
+        output.truncate(3);
+    };
+    let whole = Case::of("staged-v2", "p04_g2");
+    let ledger = whole.group.rollouts[0].ledger.committed.clone();
+    let silent = |result: &mut Value| {
+        result.as_object_mut().unwrap().remove("terminal_response_id");
+        result["response"].as_object_mut().unwrap().remove("id");
+    };
+    let case = whole.output(short).edit(silent).with(|rollout| {
+        rollout.ledger.terminal_call_id = None;
+    });
+    assert_eq!(case.codes(), [Code::AmbiguousEvidence]);
+    for twin in [&ledger[1], &ledger[2]] {
+        let case = Case::of("staged-v2", "p04_g2").output(short).edit(|result| {
+            silent(result);
+            result["terminal_response_id"] = json!(twin.response_id);
+        });
+        let found = case.selection(PolicyName::ReturnedHistory);
+        assert_eq!(found.verdict(), Verdict::Valid, "{:?}", found.reasons);
+        assert_eq!(found.calls, [ledger[0].call_id.clone(), twin.call_id.clone()]);
+        assert_eq!(found.terminal.as_ref(), Some(&twin.call_id));
+    }
+}
+
+#[test]
+fn tampered_histories_are_errors_that_mask() {
+    let of = |id| Case::of("staged-v2", id);
+    let text = |item: &mut Value, text: &str| item["content"][0]["text"] = json!(text);
+    let cases = [
+        (of("p01_g3").output(|o| text(&mut o[2], "other")), Code::ContradictoryEvidence),
+        (
+            of("p01_g3").output(|o| {
+                without_ids(o);
+                text(&mut o[2], "other");
+            }),
+            Code::UnmatchedEvidence,
+        ),
+        (of("p01_g3").output(|o| o.push(o[4].clone())), Code::DuplicatedEvidence),
+        (
+            of("p01_g3").output(|o| {
+                without_ids(o);
+                o.push(o[4].clone());
+            }),
+            Code::DuplicatedEvidence,
+        ),
+        // Message and function call of one generation.
+        (of("p01_g1").output(|o| drop(o.remove(2))), Code::PartialGeneration),
+        (of("p01_g1").output(|o| drop(o.remove(3))), Code::PartialGeneration),
+        (of("p01_g1").output(|o| o.swap(2, 3)), Code::PartialGeneration),
+        (of("p01_g1").output(|o| o.push(json!({"type": "computer_call"}))), Code::UnsupportedItem),
+        (of("p01_g1").output(Vec::clear), Code::MissingEvidence),
+        (of("p01_g1").with(|r| r.result = None), Code::MissingEvidence),
+        (of("p01_g1").with(|r| r.result = Some("{".to_owned())), Code::MissingEvidence),
+        (
+            of("p01_g1").edit(|r| r["terminal_response_id"] = json!("resp_unknown")),
+            Code::UnattributedTerminal,
+        ),
+        (
+            of("p01_g1").with(|r| {
+                let first = r.ledger.committed[0].response_id.clone();
+                *r = Case::of("staged-v2", "p01_g1")
+                    .edit(|result| result["terminal_response_id"] = json!(first))
+                    .group
+                    .rollouts
+                    .remove(0);
+            }),
+            Code::ContradictoryEvidence,
+        ),
+    ];
+    for (case, code) in cases {
+        assert_eq!(case.codes().first(), Some(&code));
+        let selection = selected(std::slice::from_ref(&case.group), PolicyName::ReturnedHistory);
+        let error = selection.findings.iter().find(|f| f.code == code).unwrap();
+        assert_eq!(error.severity, Severity::Error);
+        assert_eq!(error.rollout_id.as_ref(), Some(&case.group.rollouts[0].rollout_id));
+        assert_eq!(selection.groups[0].dropped, Some(Code::NoVerifiedLayout));
+    }
+}
+
+#[test]
+fn captures_that_cannot_be_laid_out_are_masked_and_never_panic() {
+    let call = |change: fn(&mut Call)| {
+        Case::of("staged-v2", "p01_g3").with(move |rollout| {
+            let last = rollout.ledger.committed[3].call_id.clone();
+            change(rollout.calls.iter_mut().find(|c| c.call_id == last).unwrap());
+        })
+    };
+    let cases = [
+        (call(|c| c.capture_key = "9-9".into()), Code::WrongRollout),
+        (call(|c| c.prev_len -= 1), Code::InvalidSnapshot),
+        (call(|c| c.token_ids.clear()), Code::InvalidSnapshot),
+        (call(|c| c.carry_len = c.delta_len as u32), Code::EmptyGeneration),
+        (call(|c| c.carry_len = u32::MAX), Code::EmptyGeneration),
+        (call(|c| drop(c.generation_logprobs.pop())), Code::InvalidSnapshot),
+        (call(|c| c.generation_logprobs[0] = f32::NAN), Code::MissingLogprob),
+        (call(|c| c.mode = Mode::Text), Code::InvalidSnapshot),
+        (
+            call(|c| {
+                c.prev_len += 1;
+                c.cum_len += 1;
+            }),
+            Code::ParentLengthMismatch,
+        ),
+        (call(|c| c.parent_call_id = Some(c.call_id.clone())), Code::ParentLengthMismatch),
+        (call(|c| c.extras = Some(r#"{"routed_experts":"nrlre1:x"}"#.into())), Code::InvalidRoute),
+        (call(|c| c.extras = Some("[".into())), Code::InvalidRoute),
+    ];
+    for (i, (case, code)) in cases.iter().enumerate() {
+        assert_eq!(case.codes().first(), Some(code), "case {i}");
+        let groups = std::slice::from_ref(&case.group);
+        for policy in POLICIES {
+            let built = build(groups, &selected(groups, policy), 4, &Default::default());
+            assert!(built.rows.is_empty());
+        }
+    }
+    let lost = Case::of("staged-v2", "p01_g3").with(|rollout| drop(rollout.calls.remove(0)));
+    assert_eq!(lost.codes().first(), Some(&Code::RowCountMismatch));
+}
+
+#[test]
+fn what_the_source_says_of_the_whole_capture_masks() {
+    let of = || Case::of("staged-v2", "p01_g3");
+    let unknown = of().with(|r| r.completeness = Completeness::Unknown);
+    assert_eq!(unknown.codes(), [Code::CompletenessUnknown]);
+    let assumed = SelectSettings { assume_complete: true, ..Default::default() };
+    let groups = std::slice::from_ref(&unknown.group);
+    let selection = select(groups, PolicyName::ReturnedHistory.policy(), &assumed);
+    assert_eq!(selection.groups[0].rollouts[0].verdict(), Verdict::Valid);
+
+    let incomplete = of().with(|r| r.completeness = Completeness::Incomplete);
+    assert_eq!(incomplete.codes(), [Code::CaptureIncomplete]);
+    let poisoned = of().with(|r| r.ledger.capture_poisoned = true);
+    assert_eq!(poisoned.codes(), [Code::CapturePoisoned]);
+    let failed = of().with(|r| r.ledger.failure_reason = Some(String::new()));
+    assert_eq!(failed.codes(), [Code::RolloutFailed]);
+    let unscored = of().with(|r| r.reward = None);
+    assert_eq!(unscored.codes(), [Code::MissingReward]);
+
+    // Gym's own receipts are poisoned by the cancellation that is exempt.
+    let cancelled = Case::of("staged-v2", "p03_g2").with(|r| {
+        r.ledger.capture_poisoned = true;
+        r.ledger.failure_reason = Some(r.ledger.failures[0].reason.clone());
+    });
+    assert_eq!(cancelled.codes(), []);
+    let pending = Case::of("staged-v2", "p03_g2").with(|r| r.ledger.pending.push("late".into()));
+    assert_eq!(pending.codes(), [Code::CapturePending, Code::CaptureFailed]);
+
+    let case = of();
+    let groups = std::slice::from_ref(&case.group);
+    let rollout = case.group.rollouts[0].rollout_id.clone();
+    let invalid = [(rollout, Code::CorruptDigest)].into();
+    let settings = SelectSettings { invalid, ..Default::default() };
+    let selection = select(groups, PolicyName::ReturnedHistory.policy(), &settings);
+    assert_eq!(selection.groups[0].rollouts[0].reasons[0].code, Code::CorruptDigest);
+    assert!(selection.findings.iter().any(|f| f.code == Code::CorruptDigest));
+}
+
+#[test]
+fn a_source_without_completion_status_passes_with_a_warning_or_not_at_all() {
+    let case = Case::of("staged-v2", "p01_g3").with(|rollout| {
+        rollout.ledger.committed.iter_mut().for_each(|c| c.completion = Completion::Unrecorded);
+    });
+    assert_eq!(case.codes(), []);
+    let selection = selected(std::slice::from_ref(&case.group), PolicyName::ReturnedHistory);
+    let codes: Vec<_> = selection.findings.iter().map(|f| (f.code, f.severity)).collect();
+    assert_eq!(codes, [(Code::CompletionUnrecorded, Severity::Warning)]);
+    let all = case.selection(PolicyName::AllCaptured);
+    assert_eq!(all.reasons[0].code, Code::MissingCompletion);
+}
+
+#[test]
+fn a_rollout_masked_by_its_environment_keeps_its_rows_and_carries_no_loss() {
+    let mut group = groups("staged-v2").remove(0);
+    group.rollouts[0].mask_sample = true;
+    let groups = std::slice::from_ref(&group);
+    let selection = selected(groups, PolicyName::ReturnedHistory);
+    let masked = &selection.groups[0].rollouts[0];
+    assert_eq!((masked.verdict(), masked.has_layout()), (Verdict::Masked, true));
+    let batch = build(groups, &selection, 1, &Default::default());
+    let row = &batch.rows[0];
+    assert_eq!(row.mask_reason.as_deref(), Some("environment_masked"));
+    assert!(!row.uses_borrowed_input && row.loss_tokens() > 0);
+    assert_eq!((row.sample_mask, row.advantage), (0.0, 0.0));
+    assert_eq!(batch.lengths[0].gen_tokens_per_sample, row.loss_tokens() as u64);
+    let rest: usize = batch.rows[1..].iter().map(|row| row.loss_tokens()).sum();
+    assert_eq!(batch.counts.loss_tokens, rest as u64);
+}
+
+#[test]
+fn a_group_with_a_missing_or_doubled_slot_is_dropped_as_wrong() {
+    let whole = groups("staged-v2").remove(0);
+    let mut missing = whole.clone();
+    missing.rollouts.remove(1);
+    let mut doubled = whole.clone();
+    doubled.rollouts[2].slot = 1;
+    let mut sizes = whole.clone();
+    sizes.rollouts[3].group_size = 5;
+    let mut beyond = whole;
+    beyond.rollouts[3].slot = 7;
+    for group in [missing, doubled, sizes, beyond] {
+        let selection = selected(std::slice::from_ref(&group), PolicyName::ReturnedHistory);
+        assert_eq!(selection.groups[0].dropped, Some(Code::InconsistentGroup));
+        assert!(selection.findings.iter().any(|f| f.code == Code::InconsistentGroup));
+        let batch = build(std::slice::from_ref(&group), &selection, 1, &Default::default());
+        assert_eq!((batch.rows.len(), batch.counts.valid_rollouts), (0, 0));
+    }
+}
+
+/// One rollout of `n` calls with one carry and one generated token each, call `i` continuing call
+/// `i - 1`, and a history without ids in which every answer reads `text(i)`.
+fn chain(n: u64, text: impl Fn(u64) -> String) -> Group {
+    use forestctl::wire::assistant_fingerprint;
+    use forestctl::wire::json::{Dialect, Json};
+    let id = |i: u64| CallId::from(format!("c{i}"));
+    let message = |i: u64| json!({"type": "message", "role": "assistant", "content": text(i)});
+    let fingerprint = |i: u64| -> Option<Digest32> {
+        let item = Json::parse(&message(i).to_string(), Dialect::Strict).unwrap();
+        assistant_fingerprint(&[item]).unwrap()
+    };
+    let committed = (0..n).map(|i| CommittedCall {
+        call_id: id(i),
+        response_id: Some(format!("r{i}")),
+        completion: Completion::Recorded {
+            status: Some("completed".to_owned()),
+            finish_reason: Some("stop".to_owned()),
+        },
+        output_items: Some(vec![OutputItem { id: None, kind: None, fingerprint: fingerprint(i) }]),
+        output_fingerprint: None,
+        fingerprint_version: 2,
+    });
+    let calls = (0..n).map(|i| Call {
+        call_id: id(i),
+        capture_key: "0-0".into(),
+        source_capture_key: None,
+        parent_call_id: i.checked_sub(1).map(id),
+        mode: if i == 0 { Mode::Text } else { Mode::TokenIn },
+        prev_len: 2 * i,
+        delta_len: 2,
+        cum_len: 2 * i + 2,
+        weight_version: Some(1),
+        token_ids: vec![i as u32, 7],
+        carry_len: 1,
+        generation_logprobs: vec![-0.5],
+        raw_columns: None,
+        commitment: None,
+        entry_digest: None,
+        extras: None,
+        origin: Origin::default(),
+    });
+    let output: Vec<Value> =
+        (0..n).flat_map(|i| [message(i), json!({"role": "user", "content": "go on"})]).collect();
+    let result = json!({
+        "response": {"output": output},
+        "terminal_response_id": format!("r{}", n - 1),
+    });
+    let rollout = Rollout {
+        rollout_id: "p_g0".into(),
+        slot: 0,
+        group_size: 1,
+        capture_key: "0-0".into(),
+        reward: Some(1.0),
+        mask_sample: false,
+        result: Some(result.to_string()),
+        source: SourceKind::Staged,
+        completeness: Completeness::Complete,
+        ledger: Ledger { committed: committed.collect(), ..Default::default() },
+        calls: calls.collect(),
+    };
+    Group { group_id: "p".into(), rollouts: vec![rollout] }
+}
+
+#[test]
+fn a_very_long_chain_is_one_row() {
+    let group = chain(30_000, |i| format!("answer {i}"));
+    let groups = std::slice::from_ref(&group);
+    for policy in POLICIES {
+        let selection = selected(groups, policy);
+        assert_eq!(selection.findings, []);
+        let batch = build(groups, &selection, 1, &Default::default());
+        assert_eq!(batch.rows.len(), 1);
+        assert_eq!(batch.counts.loss_tokens, 30_000);
+        assert_eq!(batch.counts.row_tokens, 60_000);
+    }
+}
+
+#[test]
+fn a_chain_of_equal_answers_is_taken_whole_and_in_order() {
+    let group = chain(300, |_| "ok".to_owned());
+    let found = selected(std::slice::from_ref(&group), PolicyName::ReturnedHistory);
+    let calls: Vec<&CallId> = group.rollouts[0].calls.iter().map(|c| &c.call_id).collect();
+    assert_eq!(found.groups[0].rollouts[0].calls.iter().collect::<Vec<_>>(), calls);
 }

@@ -58,7 +58,7 @@ pub struct Build {
     pub chains: Vec<Chain>,
     /// Retried calls that were left out, in processing order.
     pub quarantined: Vec<String>,
-    /// Calls that no chain continues from and retries that nothing decides between.
+    /// Retries that nothing decides between.
     pub unresolved_retries: Vec<String>,
     /// Calls without a proved place.
     pub unresolved_parent_calls: BTreeSet<String>,
@@ -220,6 +220,7 @@ impl Forest<'_> {
                     build.unresolved_retries.extend(ids);
                 }
             }
+            let keep: BTreeSet<usize> = keep.into_iter().collect();
             quarantined.extend(group.iter().filter(|call| !keep.contains(call)));
         }
         quarantined

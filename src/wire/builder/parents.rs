@@ -53,7 +53,7 @@ impl<'a> Sequence<'a> {
     }
 }
 
-/// What there is to say of a call's link to its parent. Displayed in the package's words.
+/// What there is to say of a call's link to its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LinkNote {
     /// The capture itself found no parent for a request that continues something.
@@ -123,33 +123,37 @@ pub struct ResolvedCall<'a> {
 ///
 /// Stricter than the package in one thing: a parent counts only if the prompt begins with all of
 /// its real tokens, whatever length and digest it is stamped with.
+///
+/// Entries that record neither decisions nor parents all get the note [`LinkNote::NoDecision`];
+/// [`infer_parents`] is for those.
 pub fn resolve_parents(entries: &[TokenEntry]) -> Vec<ResolvedCall<'_>> {
     let kept = Kept::of(entries);
-    let links = kept.links();
-    let mut calls = Vec::with_capacity(kept.calls.len());
-    for (at, sequence) in kept.sequences.iter().enumerate() {
-        let mut call = ResolvedCall {
-            entry: kept.calls[at],
-            sequence: sequence.clone(),
-            parent: None,
-            prev_len: 0,
-            note: links[at].note,
-        };
-        if let (Some(parent), Some(sequence)) = (links[at].parent, sequence) {
-            let before = kept.sequences[parent].as_ref();
-            if let Some(before) = before.filter(|before| before.begins(&sequence.prompt)) {
-                call.parent = Some(kept.calls[parent]);
-                call.prev_len = before.len();
+    let mut links = kept.links();
+    let mut prev_lens = vec![0; links.len()];
+    for (at, link) in links.iter_mut().enumerate() {
+        if let Some(parent) = link.parent {
+            if kept.sequences[parent].as_ref().is_some_and(|before| before.begins(kept.prompt(at)))
+            {
+                prev_lens[at] = kept.len(parent);
             } else {
-                call.note = Some(LinkNote::DigestMismatch);
+                *link = Link::noted(LinkNote::DigestMismatch);
             }
         }
-        if kept.conflicts.contains(&at) {
-            call.note = Some(LinkNote::DuplicateConflict);
-        }
-        calls.push(call);
     }
-    calls
+    for &call in &kept.conflicts {
+        links[call].note = Some(LinkNote::DuplicateConflict);
+    }
+    let Kept { calls, sequences, .. } = kept;
+    let resolved = calls.iter().zip(sequences).zip(links.into_iter().zip(prev_lens));
+    resolved
+        .map(|((&entry, sequence), (link, prev_len))| ResolvedCall {
+            entry,
+            sequence,
+            parent: link.parent.map(|parent| calls[parent]),
+            prev_len,
+            note: link.note,
+        })
+        .collect()
 }
 
 /// A call whose source records no parents.

@@ -1,10 +1,10 @@
 //! `digests/*.json`: hash vectors with preimages, and the golden vectors of the specification.
 
-use forestctl::archive::Mode;
+use forestctl::archive::{Call, Commitment, Mode, Origin, RawColumns};
 use forestctl::id::Digest32;
 use forestctl::wire::digest::{self, CumulativeHasher, EMPTY_EXTRAS_DIGEST};
 use forestctl::wire::json::{Dialect, Json};
-use forestctl::wire::{Columns, StagedRecord, TokenIds};
+use forestctl::wire::{Boundary, StagedRecord, StagedView};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -241,42 +241,78 @@ fn golden_vectors() {
     );
 }
 
-/// The archive's columns give the digest of the wire's, over more than one block.
+/// A call of an archive gives the digests of its record, over more than one block, whether its
+/// columns are split or kept as they were.
 #[test]
-fn archive_columns_give_the_same_digests() {
-    let (carry, generation) = (3001, 1999);
-    let wide: Vec<u64> = (0..carry + generation).collect();
-    let narrow: Vec<u32> = wide.iter().map(|&id| id as u32).collect();
-    let generated: Vec<f32> = (0..generation).map(|i| -0.37 * i as f32).collect();
-    let column =
-        |carried: f64, generated: Vec<f64>| [vec![carried; carry as usize], generated].concat();
+fn archived_calls_give_the_same_digests() {
+    let (carry_len, generation) = (3001, 1999);
+    let token_ids: Vec<u32> = (0..carry_len + generation).collect();
+    let generation_logprobs: Vec<f32> = (0..generation).map(|i| -0.37 * i as f32).collect();
+    let column = |generated: Vec<f64>| [vec![0.0; carry_len as usize], generated].concat();
+    let call = Call {
+        call_id: "c".into(),
+        capture_key: "r".into(),
+        source_capture_key: None,
+        parent_call_id: Some("p".into()),
+        mode: Mode::TokenIn,
+        prev_len: 7,
+        delta_len: 5000,
+        cum_len: 5007,
+        weight_version: Some(1),
+        token_ids: token_ids.clone(),
+        carry_len,
+        generation_logprobs: generation_logprobs.clone(),
+        raw_columns: None,
+        commitment: Some(Commitment {
+            schema_version: 3,
+            digest_version: 2,
+            extras_digest_version: 1,
+            digest: EMPTY_EXTRAS_DIGEST,
+            extras_digest: EMPTY_EXTRAS_DIGEST,
+            chain_hash: EMPTY_EXTRAS_DIGEST,
+            cumulative_hash: EMPTY_EXTRAS_DIGEST,
+        }),
+        entry_digest: None,
+        extras: None,
+        origin: Origin::default(),
+    };
+    let columns = RawColumns {
+        token_mask: column(vec![1.0; generation as usize]),
+        logprobs: column(generation_logprobs.iter().map(|&x| x.into()).collect()),
+    };
     let record = StagedRecord {
-        schema_version: 2,
+        schema_version: 3,
         digest_version: 2,
         extras_digest_version: 1,
         scope: "r".into(),
         source_capture_key: None,
         model_call_id: "c".into(),
-        parent_call_id: None,
-        mode: Mode::Text,
-        prev_len: 0,
+        parent_call_id: Some("p".into()),
+        mode: Mode::TokenIn,
+        prev_len: 7,
         delta_len: 5000,
-        cum_len: 5000,
+        cum_len: 5007,
         weight_version: 1,
         digest: EMPTY_EXTRAS_DIGEST,
-        token_mask_delta: column(0.0, vec![1.0; generation as usize]),
-        generation_log_probs_delta: column(0.0, generated.iter().map(|&x| x.into()).collect()),
-        token_ids_delta: wide,
+        token_ids_delta: token_ids.iter().map(|&id| id.into()).collect(),
+        token_mask_delta: columns.token_mask.clone(),
+        generation_log_probs_delta: columns.logprobs.clone(),
         extras_digest: EMPTY_EXTRAS_DIGEST,
         chain_hash: EMPTY_EXTRAS_DIGEST,
         cumulative_hash: EMPTY_EXTRAS_DIGEST,
         extras: None,
     };
-    let raw = record.view();
-    let mut split = raw;
-    split.token_ids = TokenIds::Narrow(&narrow);
-    split.columns = Columns::Split { carry_len: carry as usize, generation_logprobs: &generated };
-    assert_eq!(digest::call_digest(&split), digest::call_digest(&raw));
-    assert_eq!(split.token_ids.chain_hash(None), raw.token_ids.chain_hash(None));
-    assert_eq!(split.columns.boundary(), raw.columns.boundary());
+    let raw = Call { raw_columns: Some(columns), ..call.clone() };
+    let expected = digest::call_digest(&record.view()).unwrap();
+    for call in [&call, &raw] {
+        let view = StagedView::of(call).unwrap();
+        assert_eq!(digest::call_digest(&view), Ok(expected));
+        assert_eq!(view.token_ids.chain_hash(None), record.view().token_ids.chain_hash(None));
+        assert_eq!(view.columns.boundary(), Boundary::At(3001));
+    }
+    assert!(StagedView::of(&Call { commitment: None, ..call.clone() }).is_none());
+    let mut short = call;
+    short.generation_logprobs.pop();
+    let error = digest::call_digest(&StagedView::of(&short).unwrap()).unwrap_err();
+    assert!(error.to_string().ends_with("must have equal lengths"));
 }

@@ -1,6 +1,8 @@
 //! Staged captures against the published package's own answers (`testdata/gym-0.7`) and the
 //! closed-loop reference data.
 
+#![allow(clippy::unwrap_used)]
+
 mod admissions;
 mod captures;
 mod digests;

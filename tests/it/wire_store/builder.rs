@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use forestctl::wire::TokenEntry;
 use forestctl::wire::builder::{
     Build, InferredParent, LinkNote, Sequence, consume, infer_parents, prefix_merging,
     resolve_parents,
 };
+use forestctl::wire::digest::entry_digest;
 use forestctl::wire::json::Json;
+use forestctl::wire::{ParentResolution, TokenEntry};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -146,9 +147,8 @@ fn a_stamp_does_not_stand_in_for_tokens() {
         ..TokenEntry::default()
     };
     let mut a = entry("a", &[1, 2], "", Some(2));
-    a.parent_resolution = Some(forestctl::wire::ParentResolution::Root);
-    // Entry digest of [1, 2].
-    a.digest = Some("81b40eab52cfd639679f3771e4bbfc141751ebe5554c567e7389f1d794a89a2b".to_owned());
+    a.parent_resolution = Some(ParentResolution::Root);
+    a.digest = Some(entry_digest(&[1_u64, 2]).to_string());
     // The package accepts the short stamp, though the prompt lacks the parent's generation.
     let b = entry("b", &[1, 2, 3, 4], "a", None);
     let entries = [a, b];
@@ -180,7 +180,131 @@ fn a_long_chain_of_delta_records_needs_no_stack() {
     assert_eq!(resolved[0].sequence.as_ref().unwrap().len(), 91);
 }
 
+/// A store whose calls continue earlier ones: `parents[n]` is taken modulo the calls before.
+fn forest(parents: &[Option<usize>]) -> Vec<TokenEntry> {
+    let mut sequences: Vec<Vec<u64>> = Vec::new();
+    let mut entries = Vec::new();
+    for (n, parent) in parents.iter().enumerate() {
+        let parent = parent.filter(|_| n > 0).map(|parent| parent % n);
+        let mut tokens = parent.map_or(Vec::new(), |parent| sequences[parent].clone());
+        // A carry token that siblings share, and a generated one that they do not.
+        tokens.push(7);
+        let prompt = tokens.clone();
+        tokens.push(100 + n as u64);
+        let resolution = match parent {
+            Some(_) => ParentResolution::Resolved,
+            None => ParentResolution::Root,
+        };
+        entries.push(TokenEntry {
+            model_call_id: format!("c{n:02}"),
+            prompt_token_ids: prompt,
+            generation_token_ids: vec![100 + n as u64],
+            generation_log_probs: vec![-1.0],
+            parent_call_id: parent.map(|parent| format!("c{parent:02}")),
+            parent_resolution: Some(resolution),
+            cum_len: Some(tokens.len() as i64),
+            digest: Some(entry_digest(&tokens).to_string()),
+            ..TokenEntry::default()
+        });
+        sequences.push(tokens);
+    }
+    entries
+}
+
 proptest! {
+    #[test]
+    fn recorded_links_are_found_in_any_order_and_without_records(
+        parents in prop::collection::vec(prop::option::of(0_usize..20), 1..12),
+        rotate in 0_usize..12,
+        lost in 0_usize..12,
+    ) {
+        let mut entries = forest(&parents);
+        let rotate = rotate % entries.len();
+        entries.rotate_left(rotate);
+        let resolved = resolve_parents(&entries);
+        let sequences: Vec<Sequence<'_>> = entries
+            .iter()
+            .map(|e| Sequence::new(&e.prompt_token_ids, &e.generation_token_ids))
+            .collect();
+        let inferred = infer_parents(&sequences);
+        for (at, call) in resolved.iter().enumerate() {
+            let parent = call.parent.map(|at| entries[at].model_call_id.as_str());
+            prop_assert_eq!(parent, entries[at].parent_call_id.as_deref());
+            prop_assert_eq!(call.note, None);
+            prop_assert_eq!(call.prev_len, call.parent.map_or(0, |at| sequences[at].len()));
+            let expected = call.parent.map_or(InferredParent::Root, InferredParent::Call);
+            prop_assert_eq!(&inferred[at], &expected);
+        }
+        // Without one call, its children are recovered under their grandparent, if there is one.
+        let lost = entries.remove(lost % entries.len());
+        for call in resolve_parents(&entries) {
+            let entry = &entries[call.entry];
+            let parent = call.parent.map(|at| entries[at].model_call_id.as_str());
+            if entry.parent_call_id.as_deref() != Some(&lost.model_call_id) {
+                prop_assert_eq!(parent, entry.parent_call_id.as_deref());
+            } else {
+                prop_assert_eq!(parent, lost.parent_call_id.as_deref());
+                let recovered = lost.parent_call_id.is_some();
+                let note = if recovered { LinkNote::Recovered } else { LinkNote::Missing };
+                prop_assert_eq!(call.note, Some(note));
+            }
+        }
+    }
+
+    /// Cycles, self-parents, duplicates, deltas on nothing: whatever links say, building ends.
+    #[test]
+    fn no_set_of_links_panics_or_loops(
+        calls in prop::collection::vec(
+            (0_usize..6, prop::option::of(0_usize..6), any::<bool>(), 0_usize..3,
+             prop::collection::vec(0_u64..2, 0..4), prop::collection::vec(0_u64..2, 0..3)),
+            0..12),
+        terminal in prop::option::of(0_usize..7),
+    ) {
+        let name = |n: usize| format!("c{n}");
+        let entry = |(id, parent, delta, decision, prompt, generation): &(
+            usize, Option<usize>, bool, usize, Vec<u64>, Vec<u64>,
+        )| TokenEntry {
+            model_call_id: name(*id),
+            parent_call_id: parent.map(name),
+            prompt_is_delta: *delta,
+            parent_resolution: [None, Some(ParentResolution::Resolved), Some(ParentResolution::Root)]
+                [*decision],
+            prompt_token_ids: prompt.clone(),
+            generation_token_ids: generation.clone(),
+            generation_log_probs: vec![-1.0; generation.len()],
+            ..TokenEntry::default()
+        };
+        let entries: Vec<TokenEntry> = calls.iter().map(entry).collect();
+        let terminal = terminal.map(name);
+        let build = prefix_merging(&entries, terminal.as_deref());
+        prop_assert!(build.generated_tokens_delivered <= build.generated_tokens_captured);
+        prop_assert_eq!(build.chains.is_empty(), build.main().is_none());
+        let consumed = consume("r", &entries, false, None, terminal.as_deref(), None);
+        prop_assert!(consumed.mask_sample || consumed.rebuilt_response.is_some());
+        for call in resolve_parents(&entries) {
+            if let (Some(parent), Some(sequence)) = (call.parent, &call.sequence) {
+                prop_assert!(parent != call.entry && call.prev_len <= sequence.prompt.len());
+                prop_assert!(call.prev_len > 0);
+            }
+        }
+    }
+
+    #[test]
+    fn a_changed_parent_token_breaks_its_links(
+        parents in prop::collection::vec(prop::option::of(0_usize..20), 2..10),
+        changed in 0_usize..10,
+    ) {
+        let mut entries = forest(&parents);
+        let changed = changed % entries.len();
+        entries[changed].generation_token_ids[0] += 1000;
+        let id = entries[changed].model_call_id.clone();
+        for call in resolve_parents(&entries) {
+            if entries[call.entry].parent_call_id.as_ref() == Some(&id) {
+                prop_assert_eq!((call.parent, call.note), (None, Some(LinkNote::DigestMismatch)));
+            }
+        }
+    }
+
     #[test]
     fn inferred_parents_agree_with_comparing_everything(
         calls in prop::collection::vec(

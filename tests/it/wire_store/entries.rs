@@ -2,6 +2,7 @@
 
 use forestctl::finding::Code;
 use forestctl::wire::{ParentResolution, TokenEntry};
+use proptest::prelude::*;
 
 use super::{gym, value};
 
@@ -86,4 +87,19 @@ fn malformed_lines_have_a_code() {
     }
     let error = TokenEntry::parse(&minimal(r#","output_items":[1]"#)).unwrap_err();
     assert_eq!(error.field.as_deref(), Some("output_items"));
+}
+
+proptest! {
+    /// Whatever stands in a line, reading it ends with an entry or an error.
+    #[test]
+    fn no_line_panics(text in "\\PC{0,40}", cut in 0_usize..400) {
+        let _ = TokenEntry::parse(&text);
+        let line = minimal(&format!(r#","output_items":[{{"x":"{}"}}],"extra":[1.5,null]"#,
+            text.replace(['"', '\\'], "")));
+        prop_assert!(TokenEntry::parse(&line).is_ok());
+        let cut: String = line.chars().take(cut).collect();
+        if cut.len() < line.len() {
+            prop_assert_eq!(TokenEntry::parse(&cut).unwrap_err().code, Code::MalformedJson);
+        }
+    }
 }

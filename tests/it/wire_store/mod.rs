@@ -1,10 +1,13 @@
 //! Fingerprints, token entries, Gym stores, ledgers and the builder against the package's answers.
 
+#![allow(clippy::unwrap_used)]
+
 mod attribution;
 mod builder;
 mod entries;
 mod fingerprints;
 mod ledgers;
+mod public;
 mod replay;
 mod stores;
 
@@ -21,6 +24,47 @@ fn gym(path: &str) -> PathBuf {
 fn exact(path: &Path) -> Json {
     let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     Json::parse(&text, Dialect::Strict).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// Every case of the index that is this module's is one that a test here runs: files are read
+/// case by case with their counts asserted, folders are listed from disk.
+#[test]
+fn the_index_holds_no_other_case() {
+    let index = value(&gym("index.json"));
+    let mut found = std::collections::BTreeMap::new();
+    for case in index["cases"].as_array().unwrap() {
+        let path = case["path"].as_str().unwrap();
+        let group = case["group"].as_str().unwrap();
+        let part = match group {
+            "fingerprints" | "builder" => group,
+            "store" | "server" => {
+                let name = path.rsplit('/').next().unwrap();
+                assert!(cases(group).iter().any(|folder| folder == name), "{path}");
+                group
+            }
+            "terminal" if path.contains("#attribute[") => "terminal attribute",
+            "lineage" if path.contains("resolve.json") => "lineage resolve",
+            "lineage" => {
+                let name = path.rsplit('/').next().unwrap();
+                assert!(cases("lineage/ledger").iter().any(|folder| folder == name), "{path}");
+                "lineage ledger"
+            }
+            "models" if path.contains("TokenEntry") => "models TokenEntry",
+            _ => continue,
+        };
+        *found.entry(part).or_insert(0) += 1;
+    }
+    let expected = [
+        ("builder", 48),
+        ("fingerprints", 2),
+        ("lineage ledger", 20),
+        ("lineage resolve", 23),
+        ("models TokenEntry", 1),
+        ("server", 19),
+        ("store", 30),
+        ("terminal attribute", 33),
+    ];
+    assert_eq!(found.into_iter().collect::<Vec<_>>(), expected);
 }
 
 /// A fixture as serde_json.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use forestctl::id::Digest32;
 use forestctl::wire::json::{Dialect, Json};
-use forestctl::wire::replay::{ReplayError, item_digest, replay_summary};
+use forestctl::wire::replay::{ReplayError, item_digest, render_digest, replay_summary};
 use forestctl::wire::{Receipt, assistant_fingerprint};
 
 use super::{list, text};
@@ -82,6 +82,17 @@ fn unknown_roles_and_nan_are_refused() {
     assert_eq!(item_digest(&parse("[]")), Err(ReplayError::Item));
     let nan = parse(r#"{"type":"function_call","name":"f","arguments":"NaN"}"#);
     assert!(matches!(item_digest(&nan), Err(ReplayError::Canonical(_))));
+}
+
+#[test]
+fn only_render_options_are_in_the_render_digest() {
+    let digest = |text: &str| render_digest(parse(text).as_dict().unwrap()).unwrap();
+    let plain = digest(r#"{"model":"m","tools":[{"name":"f"}]}"#);
+    assert_eq!(
+        digest(r#"{"tools":[{"name":"f"}],"model":"m","temperature":1.0,"input":[]}"#),
+        plain
+    );
+    assert_ne!(digest(r#"{"model":"m","tools":[{"name":"f"}],"reasoning_effort":null}"#), plain);
 }
 
 fn seed(path: &str) -> Vec<u8> {

@@ -11,8 +11,9 @@ use forestctl::wire::ledger::read_ledger;
 use forestctl::wire::store::{IndexedAs, StoreFault, is_store_id};
 use forestctl::wire::{
     CallRecord, RolloutManifest, StoreFiles, StoreSnapshot, TokenEntry, assistant_fingerprint,
-    read_store,
+    conversation_digest, output_items, read_store,
 };
+use proptest::prelude::*;
 use serde_json::Value;
 
 use super::{cases, exact, gym, to_json, value};
@@ -123,6 +124,17 @@ fn what_a_writer_left_behind_is_read() {
 }
 
 #[test]
+fn one_directory_of_three_scopes() {
+    let dir = gym("store/directory_three_rollouts/before");
+    for scope in ["7-0", "7-1", "7-2"] {
+        let snapshot = read(&dir, scope);
+        assert_eq!(snapshot.faults, [], "{scope}");
+        assert!(!snapshot.entries.is_empty(), "{scope}");
+        assert!(snapshot.entries.iter().all(|line| line.index == IndexedAs::Same), "{scope}");
+    }
+}
+
+#[test]
 fn rollout_id_rules() {
     let expected = value(&gym("store/rollout_id_rules/expected.json"));
     let steps = expected["steps"].as_array().unwrap();
@@ -187,6 +199,26 @@ fn completeness_needs_every_sibling() {
     let dangling = read_store("0-0", StoreFiles { intents: Some(&more), ..full });
     assert_eq!(dangling.dangling_intents, ["call-9"]);
     assert_eq!(dangling.completeness(), Completeness::Incomplete);
+}
+
+#[test]
+fn a_renamed_call_is_a_changed_line_and_a_lost_call() {
+    let dir = gym("store/complete/before");
+    let file = |kind: &str| std::fs::read(dir.join(format!("0-0.tokens.{kind}"))).unwrap();
+    let tokens = String::from_utf8(file("jsonl")).unwrap();
+    let (intents, state) = (file("intents"), file("state.json"));
+    let renamed = tokens.replace("\"model_call_id\":\"call-3\"", "\"model_call_id\":\"call-9\"");
+    assert_ne!(renamed, tokens);
+    let files = StoreFiles {
+        tokens: Some(renamed.as_bytes()),
+        intents: Some(&intents),
+        marker: None,
+        state: Some(&state),
+    };
+    let snapshot = read_store("0-0", files);
+    assert!(matches!(snapshot.faults[..], [StoreFault::ChangedLine { line: 3, .. }]));
+    assert_eq!(snapshot.lost_calls, ["call-3"]);
+    assert_eq!(snapshot.completeness(), Completeness::Incomplete);
 }
 
 #[test]
@@ -269,17 +301,23 @@ fn server_directories() {
             let body = &served.next().unwrap_or_else(|| panic!("{name}"))["body"];
             assert_eq!(found, RolloutManifest::parse(&body.to_string()).unwrap(), "{name}");
             assert!(served.all(|route| &route["body"] == body), "{name}");
-            // The scored response is the last one that was served.
-            let last = exact_file.get("http").and_then(|h| h.as_list()).unwrap().iter().rev();
-            let response = last
-                .filter_map(|exchange| exchange.get("response").or_else(|| exchange.get("body")))
-                .find(|body| body.get("id").is_some());
+            // The scored response is the last one that was served, as an output.
+            let http = super::list(&exact_file, "http");
+            let last = http.last().unwrap().get("response").unwrap();
+            let output = Json::List(output_items(last));
+            let id = last.get("id").cloned().unwrap_or(Json::Null);
+            let response =
+                Json::Dict([("id".to_owned(), id), ("output".to_owned(), output)].into());
             let rows: Vec<Candidate<'_>> = found.records.iter().map(Candidate::Row).collect();
-            let call = resolve_terminal(&rows, response, None, None).model_call_id;
-            let expected = expected["resolve_terminal"]["model_call_id"].as_str();
-            if response.is_some_and(|r| r.get("output").is_some()) {
-                assert_eq!(call.as_deref(), expected, "{name}");
-            }
+            let found = resolve_terminal(&rows, Some(&response), None, None);
+            let expected = &expected["resolve_terminal"];
+            assert_eq!(
+                found.model_call_id.as_deref(),
+                expected["model_call_id"].as_str(),
+                "{name}"
+            );
+            assert_eq!(found.method, expected["method"], "{name}");
+            assert_eq!(found.reason, expected["reason"], "{name}");
         } else {
             local += 1;
             let run = read(&case.join("after_run"), scope);
@@ -375,4 +413,86 @@ fn a_row_is_read_alike_from_ledger_and_manifest() {
     let parsed: Vec<CallRecord> =
         manifest.iter().map(|row| CallRecord::parse(&row.to_string()).unwrap()).collect();
     assert_eq!(rows, parsed);
+}
+
+/// The items that an entry keeps are those that the server answered with, in all three dialects,
+/// and its context is the request's.
+#[test]
+fn entries_hold_what_was_served() {
+    let (mut answers, mut contexts) = (0, 0);
+    for name in cases("server").iter().filter(|name| name.starts_with("local_")) {
+        let case = gym(&format!("server/{name}"));
+        let file = exact(&case.join("expected.json"));
+        let scope = super::text(&file, "rollout_id");
+        for line in read(&case.join("after_run"), scope).entries {
+            let entry = line.entry;
+            let id = entry.response_id.as_deref();
+            let exchange = super::list(&file, "http").iter().find(|exchange| {
+                exchange.get("response").and_then(|r| r.get("id")).and_then(Json::as_str) == id
+            });
+            let Some(exchange) = exchange else { continue };
+            let served = output_items(exchange.get("response").unwrap());
+            if name == "local_messages" {
+                // The entry holds the items from before the answer became an Anthropic message.
+                let print = |items: &[Json]| assistant_fingerprint(items).unwrap();
+                assert_eq!(print(&served), print(&entry.output_items), "{name}");
+            } else {
+                assert_eq!(served, entry.output_items, "{name} {}", entry.model_call_id);
+            }
+            answers += 1;
+            let body = exchange.get("request").and_then(|r| r.get("body")).unwrap();
+            let items = body.get("input").or_else(|| body.get("messages")).and_then(Json::as_list);
+            let envelope = ["instructions", "tools"].iter().any(|key| body.get(key).is_some());
+            let Some(items) = items.filter(|_| !envelope) else { continue };
+            if items.len() as i64 == entry.continuation_context_len {
+                let digest = conversation_digest(items).unwrap().to_string();
+                assert_eq!(digest, entry.continuation_context_digest, "{name}");
+                let turns = [items, &served].concat();
+                let print = assistant_fingerprint(&turns).unwrap().unwrap().to_string();
+                assert_eq!(print, entry.continuation_fingerprint, "{name}");
+                contexts += 1;
+            }
+        }
+    }
+    assert!(answers > 20 && contexts > 12, "{answers} answers, {contexts} contexts");
+}
+
+proptest! {
+    /// Every byte under the index is covered by a line digest, or breaks its line.
+    #[test]
+    fn one_changed_byte_is_always_reported(at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        let dir = gym("store/complete/before");
+        let mut tokens = std::fs::read(dir.join("0-0.tokens.jsonl")).unwrap();
+        let state = std::fs::read(dir.join("0-0.tokens.state.json")).unwrap();
+        let at = at.index(tokens.len());
+        prop_assume!(tokens[at] != byte);
+        tokens[at] = byte;
+        let files =
+            StoreFiles { tokens: Some(&tokens), state: Some(&state), ..StoreFiles::default() };
+        let snapshot = read_store("0-0", files);
+        prop_assert!(!snapshot.faults.is_empty(), "byte {at}");
+        let entries: Vec<TokenEntry> = snapshot.entries.into_iter().map(|l| l.entry).collect();
+        prop_assert!(resolve_parents(&entries).len() <= entries.len());
+    }
+
+    #[test]
+    fn a_cut_store_reads_as_a_torn_tail_or_a_fault(cut in any::<prop::sample::Index>()) {
+        let dir = gym("store/complete/before");
+        let tokens = std::fs::read(dir.join("0-0.tokens.jsonl")).unwrap();
+        let cut = cut.index(tokens.len());
+        let ends: Vec<usize> = tokens
+            .iter()
+            .enumerate()
+            .filter(|(_, byte)| **byte == b'\n')
+            .map(|(at, _)| at)
+            .collect();
+        let whole = ends.iter().filter(|&&end| end <= cut).count();
+        let at_line_end = cut == 0 || ends.iter().any(|&end| cut == end || cut == end + 1);
+        let files = StoreFiles { tokens: Some(&tokens[..cut]), ..StoreFiles::default() };
+        let snapshot = read_store("0-0", files);
+        prop_assert_eq!(snapshot.entries.len(), whole);
+        let torn = matches!(snapshot.faults[..], [StoreFault::TornTail { .. }]);
+        prop_assert_eq!(torn, !at_line_end);
+        prop_assert_eq!(snapshot.faults.len(), usize::from(torn));
+    }
 }

@@ -1,0 +1,85 @@
+//! What `select` and `build-rows` have in common: flags, the selection, and its findings.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use clap::Args;
+
+use super::ui::{Tone, Ui};
+use crate::archive::{Archive, Group};
+use crate::error::{Error, Result};
+use crate::finding::{Code, Finding, Severity};
+use crate::report;
+use crate::select::{PolicyName, SelectSettings, Selection, select};
+use crate::validate::{Options, invalid_rollouts, validate};
+
+/// Flags of every command that selects.
+#[derive(Debug, Args)]
+pub struct SelectingArgs {
+    /// Which captured calls train
+    #[arg(long, value_enum, default_value_t, value_name = "POLICY")]
+    pub policy: PolicyName,
+    /// Take sources that cannot tell whether calls were lost as complete
+    #[arg(long)]
+    pub assume_complete: bool,
+}
+
+/// An archive with the selection over it.
+pub struct Selected {
+    /// The archive.
+    pub archive: Archive,
+    /// Its groups.
+    pub groups: Vec<Group>,
+    /// The selection, group by group.
+    pub selection: Selection,
+}
+
+impl SelectingArgs {
+    /// Opens the archive and selects. An archive without rollouts is nothing to do.
+    pub fn select(&self, archive: &Path, ui: &Ui) -> Result<Selected> {
+        let spinner = ui.spinner("selecting");
+        let opened = Archive::open(archive)?;
+        let groups = opened.groups()?;
+        if groups.iter().all(|group| group.rollouts.is_empty()) {
+            return Err(Error::nothing(format!("{} holds no rollouts", archive.display()))
+                .help("Look at its quarantine.jsonl, and ingest sources that hold some"));
+        }
+        // Nothing is selected from a capture that cannot be proved (rule 89).
+        let validation = validate(&groups, Options::default());
+        let settings = SelectSettings {
+            assume_complete: self.assume_complete,
+            invalid: invalid_rollouts(&validation.findings),
+        };
+        let selection = select(&groups, self.policy.policy(), &settings);
+        spinner.finish_and_clear();
+        Ok(Selected { archive: opened, groups, selection })
+    }
+}
+
+/// Whether any finding says that the evidence is wrong.
+pub fn has_errors(findings: &[Finding]) -> bool {
+    findings.iter().any(|finding| finding.severity == Severity::Error)
+}
+
+/// Shows errors one by one, and warnings by code: the result names each masked rollout anyway.
+pub fn show_findings(findings: &[Finding], ui: &Ui) {
+    let (errors, warnings): (Vec<Finding>, Vec<Finding>) =
+        findings.iter().cloned().partition(|finding| finding.severity == Severity::Error);
+    let tone = |severity| match severity {
+        Severity::Error => Tone::Bad,
+        Severity::Warning => Tone::Warn,
+    };
+    if !errors.is_empty() {
+        let text = report::human(&errors, |severity, label| ui.tone_err(tone(severity), label));
+        ui.say(text.trim_end());
+    }
+    let mut by_code: BTreeMap<Code, usize> = BTreeMap::new();
+    for warning in &warnings {
+        *by_code.entry(warning.code).or_default() += 1;
+    }
+    for (code, count) in by_code {
+        let label = ui.tone_err(Tone::Warn, format!("warning[{code}]"));
+        let times = if count == 1 { String::new() } else { format!(" ({count} times)") };
+        ui.say(format!("{label} {}{times}", code.summary()));
+    }
+}

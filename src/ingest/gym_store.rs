@@ -1,0 +1,320 @@
+//! Gym's file store: the files of each scope together, full prompts as deltas.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use rayon::prelude::*;
+
+use super::detect::{Found, stem};
+use super::lines::{MAX_LINE, whole};
+use super::quarantine::{Quarantine, Rejected};
+use super::scope::Scope;
+use super::served::{committed, routes_only};
+use super::staged::narrow;
+use crate::archive::{
+    Call, CaptureFailure, Completeness, Completion, Mode, Origin, Quarantined, SourceForm,
+    SourceKind,
+};
+use crate::error::Result;
+use crate::finding::{Code, Finding, Location};
+use crate::id::{CallId, CaptureKey};
+use crate::wire::builder::{LinkNote, ResolvedCall, resolve_parents};
+use crate::wire::{StoreFault, StoreFiles, StoreSnapshot, TokenEntry, read_store};
+
+/// Largest store of one scope, in bytes after decompression.
+const MAX_STORE: usize = 2 << 30;
+
+/// Suffixes of the files of a store, entries first.
+const SUFFIXES: [&str; 4] =
+    [".tokens.jsonl", ".tokens.intents", ".tokens.incomplete", ".tokens.state.json"];
+
+/// The files of one scope in one folder, by suffix.
+type Files<'a> = [Option<&'a Found>; 4];
+
+/// What one scope's files gave.
+struct Read {
+    key: CaptureKey,
+    name: String,
+    scope: Option<Scope>,
+    quarantine: Vec<Quarantined>,
+}
+
+/// Reads every store among `found` into `scopes`. A scope that is there already was captured
+/// twice, and its store is set aside.
+pub(super) fn scopes(
+    found: &[Found],
+    scopes: &mut BTreeMap<CaptureKey, Scope>,
+    quarantine: &mut Quarantine,
+) -> Result<()> {
+    let mut stores: BTreeMap<(PathBuf, String), Files<'_>> = BTreeMap::new();
+    let parts =
+        found.iter().filter(|f| matches!(f.form, SourceForm::Store | SourceForm::StoreSibling));
+    for file in parts {
+        let name = stem(&file.path);
+        let known = SUFFIXES
+            .iter()
+            .enumerate()
+            .find_map(|(at, suffix)| Some((name.strip_suffix(suffix)?.to_owned(), at)));
+        let (id, at) = match known {
+            Some(known) => known,
+            None if file.form == SourceForm::Store => (name, 0),
+            // The lock, which says nothing.
+            None => continue,
+        };
+        let folder = file.path.parent().unwrap_or(Path::new("")).to_owned();
+        stores.entry((folder, id)).or_default()[at] = Some(file);
+    }
+    let read: Vec<_> =
+        stores.into_par_iter().map(|((_, id), files)| read(&id, files)).collect::<Result<_>>()?;
+    for Read { key, name, scope, quarantine: entries } in read {
+        let Some(scope) = scope else {
+            entries.into_iter().for_each(|entry| quarantine.entry(entry));
+            continue;
+        };
+        if scopes.contains_key(&key) {
+            // Staged captures leave intents beside their ledgers, and no entries.
+            if !scope.calls.is_empty() {
+                let message = format!("scope {key} was captured twice; this store is left out");
+                quarantine.file(&name, Rejected::new(Code::ConflictingRecord, message));
+            }
+            continue;
+        }
+        entries.into_iter().for_each(|entry| quarantine.entry(entry));
+        scopes.insert(key, scope);
+    }
+    Ok(())
+}
+
+fn read(id: &str, files: Files<'_>) -> Result<Read> {
+    let first = files.iter().flatten().next();
+    let name = first.map_or_else(String::new, |file| file.name.clone());
+    let mut quarantine = Vec::new();
+    let mut bytes: [Option<Vec<u8>>; 4] = Default::default();
+    for (at, file) in files.iter().enumerate() {
+        let Some(file) = file else { continue };
+        match whole(&file.path, if at == 0 { MAX_STORE } else { MAX_LINE })? {
+            Ok(content) => bytes[at] = Some(content),
+            Err(why) => {
+                quarantine.push(Quarantined::new(&file.name, None, why.code, why.message));
+            }
+        }
+    }
+    let id = match files[0].is_some_and(|file| !stem(&file.path).ends_with(SUFFIXES[0])) {
+        true => first_scope(bytes[0].as_deref()).unwrap_or_else(|| id.to_owned()),
+        false => id.to_owned(),
+    };
+    let [tokens, intents, marker, state] = &bytes;
+    let snapshot = read_store(
+        &id,
+        StoreFiles {
+            tokens: tokens.as_deref(),
+            intents: intents.as_deref(),
+            marker: marker.as_deref(),
+            state: state.as_deref(),
+        },
+    );
+    let lost = !quarantine.is_empty();
+    let key = CaptureKey::from(id);
+    let mut reader = Reader {
+        key: &key,
+        name: &name,
+        text: tokens.as_deref().unwrap_or_default(),
+        scope: Scope::new(SourceKind::GymStore),
+        quarantine,
+    };
+    reader.read(snapshot, files);
+    if lost {
+        reader.scope.completeness = Completeness::Incomplete;
+    }
+    let Reader { scope, quarantine, .. } = reader;
+    let empty = scope.calls.is_empty() && scope.ledger.pending.is_empty();
+    Ok(Read { scope: (!empty).then_some(scope), key, name, quarantine })
+}
+
+/// The scope of a store whose file name does not tell it.
+fn first_scope(bytes: Option<&[u8]>) -> Option<String> {
+    let text = std::str::from_utf8(bytes?).ok()?;
+    let entry = text.lines().find_map(|line| TokenEntry::parse(line).ok())?;
+    Some(entry.rollout_id)
+}
+
+/// One scope while it is being read.
+struct Reader<'a> {
+    key: &'a CaptureKey,
+    name: &'a str,
+    text: &'a [u8],
+    scope: Scope,
+    quarantine: Vec<Quarantined>,
+}
+
+impl Reader<'_> {
+    fn read(&mut self, snapshot: StoreSnapshot, files: Files<'_>) {
+        self.scope.completeness = snapshot.completeness();
+        let ledger = &mut self.scope.ledger;
+        let ids = |ids: &[String]| ids.iter().map(|id| CallId::from(id.as_str())).collect();
+        ledger.pending = ids(&snapshot.dangling_intents);
+        ledger.attempted = ids(snapshot.intents.as_deref().unwrap_or_default());
+        for fault in &snapshot.faults {
+            self.fault(fault, files);
+        }
+        let (mut lines, mut entries) = (Vec::new(), Vec::new());
+        for line in snapshot.entries {
+            let ids = [&line.entry.prompt_token_ids, &line.entry.generation_token_ids];
+            let narrow = ids.into_iter().try_for_each(|ids| narrow(ids).map(|_| ()));
+            match narrow {
+                Ok(()) => {
+                    lines.push(line.line);
+                    entries.push(line.entry);
+                }
+                Err(why) => self.set_aside(line.line, why.code, why.message),
+            }
+        }
+        for resolved in resolve_parents(&entries) {
+            self.call(&resolved, &lines, &entries);
+        }
+        let ledger = &mut self.scope.ledger;
+        let announced: BTreeSet<_> = ledger.attempted.iter().cloned().collect();
+        let more = ledger.committed.iter().map(|row| &row.call_id);
+        let more: Vec<_> = more.filter(|id| !announced.contains(*id)).cloned().collect();
+        ledger.attempted.extend(more);
+    }
+
+    fn fault(&mut self, fault: &StoreFault, files: Files<'_>) {
+        match fault {
+            StoreFault::TornTail { line, .. } => {
+                let finding = Finding::new(fault.code(), fault.to_string())
+                    .at(Location::line(self.name, *line).scope(self.key.clone()));
+                self.scope.findings.push(finding);
+            }
+            StoreFault::Line { line, .. } | StoreFault::ConflictingLines { line, .. } => {
+                self.set_aside(*line, fault.code(), fault.to_string());
+            }
+            StoreFault::ChangedLine { line, call_id } => {
+                let call_id = CallId::from(call_id.as_str());
+                self.doubt(fault.code(), &call_id, *line, fault.to_string());
+            }
+            // The call keeps the scope that it names, and validation reports it.
+            StoreFault::ForeignScope { .. } => {}
+            StoreFault::State | StoreFault::IndexBeyondFile { .. } | StoreFault::Retired => {
+                let state = files[3].map_or(self.name, |file| &file.name);
+                let mut entry = Quarantined::new(state, None, fault.code(), fault.to_string());
+                entry.capture_key = Some(self.key.clone());
+                self.quarantine.push(entry);
+                self.scope.completeness = Completeness::Incomplete;
+            }
+        }
+    }
+
+    /// Quarantines a line; a call of this scope is lost with it.
+    fn set_aside(&mut self, line: u64, code: Code, message: String) {
+        let text = self.text.split(|&b| b == b'\n').nth(line.saturating_sub(1) as usize);
+        let text = String::from_utf8_lossy(text.unwrap_or_default());
+        let mut entry = Quarantined::new(self.name, Some(line), code, message).text(&text);
+        entry.capture_key = Some(self.key.clone());
+        self.quarantine.push(entry);
+        self.scope.completeness = Completeness::Incomplete;
+    }
+
+    /// A call that is archived and cannot be trusted: the failure in the ledger masks its rollout.
+    fn doubt(&mut self, code: Code, call_id: &CallId, line: u64, message: String) {
+        let location = Location::line(self.name, line).scope(self.key.clone());
+        self.scope.findings.push(Finding::new(code, message).call(call_id).at(location));
+        let failure = CaptureFailure { call_id: call_id.clone(), reason: code.as_str().to_owned() };
+        self.scope.ledger.failures.push(failure);
+    }
+
+    fn call(&mut self, resolved: &ResolvedCall<'_>, lines: &[u64], entries: &[TokenEntry]) {
+        let (line, entry) = (lines[resolved.entry], &entries[resolved.entry]);
+        let call_id = CallId::from(entry.model_call_id.as_str());
+        if let Some((code, note)) = resolved.note.and_then(|note| Some((note.code()?, note))) {
+            let parent = entry.parent_call_id.as_deref().unwrap_or("none");
+            let message = message(note, &call_id, parent, &entry.parent_resolution_reason);
+            self.doubt(code, &call_id, line, message);
+        }
+        let delta = Delta::of(resolved, entry, entries);
+        // Both were narrowed before.
+        let mut token_ids = narrow(delta.carry).unwrap_or_default();
+        let carry_len = token_ids.len() as u32;
+        token_ids.extend(narrow(&entry.generation_token_ids).unwrap_or_default());
+        let cum_len = delta.prev_len + token_ids.len() as u64;
+        self.scope.calls.push(Call {
+            call_id: call_id.clone(),
+            capture_key: entry.rollout_id.as_str().into(),
+            source_capture_key: None,
+            mode: if delta.parent.is_some() { Mode::TokenIn } else { Mode::Text },
+            parent_call_id: delta.parent.map(CallId::from),
+            prev_len: delta.prev_len,
+            delta_len: token_ids.len() as u64,
+            cum_len: entry.cum_len.and_then(|len| u64::try_from(len).ok()).unwrap_or(cum_len),
+            weight_version: None,
+            token_ids,
+            carry_len,
+            generation_logprobs: entry.generation_log_probs.iter().map(|&p| p as f32).collect(),
+            raw_columns: None,
+            commitment: None,
+            entry_digest: entry.stamped_digest(),
+            extras: entry.routed_experts.as_deref().map(routes_only),
+            origin: Origin { file: self.name.to_owned(), line },
+        });
+        let response_id = entry.response_id.clone();
+        let items = &entry.output_items;
+        let row = committed(call_id, response_id, Completion::Unrecorded, items);
+        self.scope.ledger.committed.push(row);
+    }
+}
+
+/// What an entry adds to its parent.
+struct Delta<'a> {
+    parent: Option<&'a str>,
+    prev_len: u64,
+    carry: &'a [u64],
+}
+
+impl<'a> Delta<'a> {
+    fn of(
+        resolved: &'a ResolvedCall<'_>,
+        entry: &'a TokenEntry,
+        entries: &'a [TokenEntry],
+    ) -> Self {
+        match &resolved.sequence {
+            Some(sequence) => Delta {
+                parent: resolved.parent.map(|at| entries[at].model_call_id.as_str()),
+                prev_len: resolved.prev_len as u64,
+                carry: sequence.prompt.get(resolved.prev_len..).unwrap_or_default(),
+            },
+            // A delta that nothing completes stays under the parent that it names.
+            None => {
+                let own = entry.prompt_token_ids.len() + entry.generation_token_ids.len();
+                let cum_len = entry.cum_len.and_then(|len| u64::try_from(len).ok());
+                Delta {
+                    parent: entry.parent_call_id.as_deref(),
+                    prev_len: cum_len.map_or(0, |len| len.saturating_sub(own as u64)),
+                    carry: &entry.prompt_token_ids,
+                }
+            }
+        }
+    }
+}
+
+fn message(note: LinkNote, call_id: &CallId, parent: &str, reason: &str) -> String {
+    match note {
+        LinkNote::Unresolved => {
+            let reason = if reason.is_empty() { "no reason given" } else { reason };
+            format!("the capture found no parent of call {call_id} ({reason})")
+        }
+        LinkNote::Missing => format!("parent {parent} of call {call_id} is not in the store"),
+        LinkNote::DigestMismatch => {
+            format!("the prompt of call {call_id} does not begin with the tokens of {parent}")
+        }
+        LinkNote::DuplicateConflict => format!("call {call_id} has two entries of other tokens"),
+        LinkNote::BrokenDelta => {
+            format!("the prompt of call {call_id} cannot be rebuilt from parent {parent}")
+        }
+        LinkNote::Recovered | LinkNote::WithoutId | LinkNote::NoDecision => {
+            format!(
+                "the entry of call {call_id} says nothing usable of its parent ({})",
+                note.as_str()
+            )
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! A prompt group as a whole: every slot once, one size.
+
+use std::collections::BTreeMap;
+
+use crate::archive::Group;
+use crate::finding::{Code, Finding};
+
+/// Findings on slots and sizes (rule 111).
+pub fn check(group: &Group, findings: &mut Vec<Finding>) {
+    let Some(first) = group.rollouts.first() else { return };
+    let mut by_slot = BTreeMap::new();
+    for rollout in &group.rollouts {
+        let mut wrong = None;
+        if rollout.group_size != first.group_size {
+            wrong = Some(format!(
+                "rollout {} states group size {}, rollout {} states {}",
+                rollout.rollout_id, rollout.group_size, first.rollout_id, first.group_size
+            ));
+        } else if rollout.slot >= rollout.group_size {
+            wrong = Some(format!(
+                "slot {} of rollout {} is outside its group of {}",
+                rollout.slot, rollout.rollout_id, rollout.group_size
+            ));
+        } else if let Some(other) = by_slot.insert(rollout.slot, &rollout.rollout_id) {
+            wrong = Some(format!(
+                "rollouts {other} and {} both take slot {}",
+                rollout.rollout_id, rollout.slot
+            ));
+        }
+        if let Some(message) = wrong {
+            findings
+                .push(Finding::new(Code::InconsistentGroup, message).rollout(&rollout.rollout_id));
+        }
+    }
+    let seen = group.rollouts.len();
+    if seen < first.group_size as usize {
+        let message =
+            format!("group {} has {seen} of {} rollouts", group.group_id, first.group_size);
+        findings.push(Finding::new(Code::InconsistentGroup, message).rollout(&first.rollout_id));
+    }
+}

@@ -1,0 +1,319 @@
+//! Staged captures: the receipt, its manifest, and every record, committed or not.
+
+use std::collections::{BTreeSet, HashSet};
+
+use super::values::place;
+use super::{Cumulative, Options};
+use crate::archive::{Call, Rollout};
+use crate::finding::{Code, Finding, Location, Severity};
+use crate::id::CallId;
+use crate::wire::digest::{call_digest, extras_text_digest};
+use crate::wire::verify::{VerifyError, check_call, check_cumulative, check_pair};
+use crate::wire::{CallRecord, Manifest, Receipt, StagedView};
+
+/// Findings on one staged scope.
+///
+/// The checks are those of the published verifier, in its order, made for every call instead of
+/// the scored chain. Line order means nothing in files, so `snapshot_order_mismatch` cannot arise. A call
+/// gets its first error only, and what follows from a wrong ancestor is not repeated below it.
+pub fn check(rollout: &Rollout, options: Options, findings: &mut Vec<Finding>) {
+    let mut report = Report { rollout, findings };
+    let Some(text) = &rollout.ledger.receipt else {
+        let message = format!("scope {} has records but no receipt", rollout.capture_key);
+        report.scope(Code::MissingReceipt, message);
+        rollout.calls.iter().for_each(|call| check_alone(call, &mut report));
+        return;
+    };
+    let receipt = match Receipt::parse(text) {
+        Ok(receipt) => receipt,
+        Err(error) => return report.scope(error.code, error.message),
+    };
+    let manifest = Manifest::new(&receipt.manifest);
+    check_manifest(&receipt, &manifest, &mut report);
+    let (records, uncommitted) = match_records(&receipt, &manifest, &mut report);
+    let sound = check_records(&receipt, &manifest, &records, &mut report);
+    check_score(&receipt, &manifest, &mut report);
+    check_paths(&receipt, &manifest, &records, sound, options, &mut report);
+    check_accounts(&receipt, &manifest, &uncommitted, &mut report);
+    uncommitted.iter().for_each(|call| check_alone(call, &mut report));
+}
+
+struct Report<'a, 'f> {
+    rollout: &'a Rollout,
+    findings: &'f mut Vec<Finding>,
+}
+
+impl Report<'_, '_> {
+    fn push(&mut self, finding: Finding) {
+        self.findings.push(finding.rollout(&self.rollout.rollout_id));
+    }
+
+    fn scope(&mut self, code: Code, message: impl Into<String>) {
+        let at = Location::default().scope(self.rollout.capture_key.clone());
+        self.push(Finding::new(code, message).at(at));
+    }
+
+    fn row(&mut self, row: &CallRecord, code: Code, message: impl Into<String>) {
+        let at = Location::default().scope(self.rollout.capture_key.clone());
+        let id = CallId::from(row.model_call_id.as_str());
+        self.push(Finding::new(code, message).call(&id).at(at));
+    }
+
+    fn call(&mut self, call: &Call, code: Code, message: impl Into<String>) {
+        let mut at = place(call);
+        at.field = field_of(code).map(str::to_owned);
+        self.push(Finding::new(code, message).call(&call.call_id).at(at));
+    }
+
+    fn verify(&mut self, call: &Call, error: VerifyError) {
+        self.call(call, error.code, error.detail);
+    }
+}
+
+/// The field that a code speaks of, in wire words.
+fn field_of(code: Code) -> Option<&'static str> {
+    Some(match code {
+        Code::WrongRollout => "rollout_id",
+        Code::WrongParentCallId | Code::MissingParent | Code::LineageCycle => "parent_call_id",
+        Code::WrongMode => "mode",
+        Code::WrongPrevLen | Code::ParentLengthMismatch => "prev_len",
+        Code::WrongDeltaLen => "delta_len",
+        Code::WrongCumLen => "cum_len",
+        Code::WrongWeightVersion => "weight_version",
+        Code::WrongDigest | Code::CorruptDigest => "digest",
+        Code::WrongExtrasDigest | Code::CorruptExtrasDigest => "extras_digest",
+        Code::WrongChainHash | Code::ChainHashMismatch => "chain_hash",
+        Code::WrongCumulativeHash | Code::CumulativeHashMismatch => "cumulative_hash",
+        Code::WrongSchemaVersion => "schema_version",
+        Code::WrongDigestVersion => "digest_version",
+        Code::WrongExtrasDigestVersion => "extras_digest_version",
+        Code::InvalidMaskOrder | Code::EmptyGeneration => "token_mask_delta",
+        _ => return None,
+    })
+}
+
+fn check_manifest(receipt: &Receipt, manifest: &Manifest<'_>, report: &mut Report<'_, '_>) {
+    if is_trusted(receipt) && receipt.manifest.is_empty() {
+        report.scope(Code::EmptyManifest, "a receipt that claims success commits to no call");
+    }
+    for (i, error) in manifest.duplicates() {
+        let row = &receipt.manifest[i];
+        let message = match error.code {
+            Code::DuplicateStagingKey => format!("staging key {} is named twice", row.staging_key),
+            _ => format!("call {} has two manifest rows", row.model_call_id),
+        };
+        report.row(row, error.code, message);
+    }
+}
+
+/// A failed or poisoned receipt need not name a scored call.
+fn is_trusted(receipt: &Receipt) -> bool {
+    receipt.failure_reason.is_none() && !receipt.capture_poisoned
+}
+
+fn check_score(receipt: &Receipt, manifest: &Manifest<'_>, report: &mut Report<'_, '_>) {
+    match receipt.terminal_model_call_id.as_deref() {
+        None if is_trusted(receipt) && !receipt.manifest.is_empty() => {
+            report.scope(Code::MissingTerminal, "the receipt names no scored call");
+        }
+        Some(id) if manifest.position(id).is_none() => {
+            let message = format!("scored call {id} is not in the manifest");
+            report.scope(Code::MissingTerminal, message);
+        }
+        _ => {}
+    }
+    if let (Some(receipt), Some(rollout)) = (receipt.reward, report.rollout.reward)
+        && receipt != rollout
+    {
+        let message = format!("the receipt states reward {receipt}, the rollout {rollout}");
+        report.scope(Code::ReceiptRewardMismatch, message);
+    }
+}
+
+/// The record of every manifest row, and the records that no row names.
+fn match_records<'a>(
+    receipt: &Receipt,
+    manifest: &Manifest<'_>,
+    report: &mut Report<'a, '_>,
+) -> (Vec<Option<&'a Call>>, Vec<&'a Call>) {
+    let mut records: Vec<Option<&Call>> = vec![None; receipt.manifest.len()];
+    let mut uncommitted = Vec::new();
+    for call in &report.rollout.calls {
+        match manifest.position(call.call_id.as_str()) {
+            None => uncommitted.push(call),
+            Some(row) => match records[row] {
+                None => records[row] = Some(call),
+                Some(first) => {
+                    let message = format!(
+                        "call {} was staged twice, first at {}:{}",
+                        call.call_id, first.origin.file, first.origin.line
+                    );
+                    report.call(call, Code::DuplicateSnapshot, message);
+                }
+            },
+        }
+    }
+    for (i, row) in receipt.manifest.iter().enumerate() {
+        if records[i].is_some() || manifest.position(&row.model_call_id) != Some(i) {
+            continue;
+        }
+        let id = &row.model_call_id;
+        if let Some(other) = uncommitted.first() {
+            let message = format!(
+                "manifest row {id} has no staged record, while record {} is named by no row",
+                other.call_id
+            );
+            report.row(row, Code::SnapshotIdentityMismatch, message);
+        } else {
+            let message = format!("manifest row {id} has no staged record");
+            report.row(row, Code::RowCountMismatch, message);
+        }
+    }
+    (records, uncommitted)
+}
+
+/// Every attempted call is committed, pending, or failed; every uncommitted record is one of the
+/// last two. Receipts that carry no admission ledger cannot tell.
+fn check_accounts(
+    receipt: &Receipt,
+    manifest: &Manifest<'_>,
+    uncommitted: &[&Call],
+    report: &mut Report<'_, '_>,
+) {
+    let open: BTreeSet<&str> = receipt
+        .pending_call_ids
+        .iter()
+        .flatten()
+        .map(String::as_str)
+        .chain(receipt.failures.iter().flatten().map(|f| f.call_id.as_str()))
+        .collect();
+    for &call in uncommitted {
+        let id = call.call_id.as_str();
+        let message = format!("record of call {id} is named by no manifest row");
+        let mut finding =
+            Finding::new(Code::UncommittedRecord, message).call(&call.call_id).at(place(call));
+        if receipt.attempted_call_ids.is_some() && !open.contains(id) {
+            finding.severity = Severity::Error;
+            finding.message.push_str(", and is neither pending nor failed");
+        }
+        report.push(finding);
+    }
+    for id in receipt.attempted_call_ids.iter().flatten() {
+        if manifest.position(id).is_none() && !open.contains(id.as_str()) {
+            let message =
+                format!("call {id} was attempted, and is neither committed, pending, nor failed");
+            let at = Location::default().scope(report.rollout.capture_key.clone());
+            let call = CallId::from(id.as_str());
+            report.push(Finding::new(Code::UnaccountedCall, message).call(&call).at(at));
+        }
+    }
+}
+
+/// What a record proves of itself, without a row to compare it with.
+fn check_alone(call: &Call, report: &mut Report<'_, '_>) {
+    let Some(view) = StagedView::of(call) else { return };
+    match call_digest(&view) {
+        Err(error) => {
+            report.call(call, Code::InvalidSnapshot, format!("call {}: {error}", call.call_id))
+        }
+        Ok(digest) if digest != view.digest => {
+            let message = format!("call {}: staged digest mismatch", call.call_id);
+            report.call(call, Code::CorruptDigest, message);
+        }
+        Ok(_) => check_extras(call, &view, report),
+    }
+}
+
+fn check_extras(call: &Call, view: &StagedView<'_>, report: &mut Report<'_, '_>) {
+    match extras_text_digest(call.extras.as_deref()) {
+        Ok(digest) if digest == view.extras_digest => {}
+        Ok(digest) => {
+            let message = format!(
+                "call {}: its extras give {digest}, the record says {}",
+                call.call_id, view.extras_digest
+            );
+            report.call(call, Code::CorruptExtrasDigest, message);
+        }
+        Err(error) => {
+            let message = format!("call {}: {error}", call.call_id);
+            report.call(call, Code::CorruptExtrasDigest, message);
+        }
+    }
+}
+
+/// Records against their rows, and the links between rows. Returns which rows are sound.
+fn check_records(
+    receipt: &Receipt,
+    manifest: &Manifest<'_>,
+    records: &[Option<&Call>],
+    report: &mut Report<'_, '_>,
+) -> Vec<bool> {
+    let mut sound = vec![false; records.len()];
+    for (i, row) in receipt.manifest.iter().enumerate() {
+        let Some(call) = records[i] else { continue };
+        let Some(view) = StagedView::of(call) else { continue };
+        match check_pair(receipt.versions(), &receipt.scope, row, &view) {
+            Err(error) => report.verify(call, error),
+            Ok(()) => {
+                let before = report.findings.len();
+                check_extras(call, &view, report);
+                sound[i] = report.findings.len() == before;
+            }
+        }
+    }
+    for (i, error) in manifest.link_errors() {
+        sound[i] = false;
+        match records[i] {
+            Some(call) => report.verify(call, error),
+            None => report.row(&receipt.manifest[i], error.code, error.detail),
+        }
+    }
+    sound
+}
+
+/// Chain hash, mask order and generation of every sound row; then the cumulative hashes.
+fn check_paths(
+    receipt: &Receipt,
+    manifest: &Manifest<'_>,
+    records: &[Option<&Call>],
+    mut sound: Vec<bool>,
+    options: Options,
+    report: &mut Report<'_, '_>,
+) {
+    let rows = &receipt.manifest;
+    let parent = |i: usize| rows[i].parent_call_id.as_deref().and_then(|p| manifest.position(p));
+    for (i, row) in rows.iter().enumerate() {
+        let Some((call, view)) = records[i].and_then(|c| Some((c, StagedView::of(c)?))) else {
+            continue;
+        };
+        if sound[i] {
+            if let Err(error) = check_call(parent(i).map(|p| rows[p].chain_hash), row, &view) {
+                sound[i] = false;
+                report.verify(call, error);
+            }
+        }
+    }
+    let parents: HashSet<usize> = (0..rows.len()).filter_map(parent).collect();
+    let terminal = receipt.terminal_model_call_id.as_deref();
+    for (i, row) in rows.iter().enumerate() {
+        let endpoint = !parents.contains(&i) || terminal == Some(row.model_call_id.as_str());
+        if !endpoint && options.cumulative == Cumulative::Endpoints {
+            continue;
+        }
+        // The path from the root; a row that is not sound anywhere on it has its own finding.
+        let mut path = Vec::new();
+        let mut next = Some(i);
+        while let Some(at) = next.filter(|&at| sound[at] && path.len() < rows.len()) {
+            path.push(at);
+            next = parent(at);
+        }
+        if next.is_some() || path.is_empty() {
+            continue;
+        }
+        path.reverse();
+        let deltas = path.iter().filter_map(|&at| records[at].and_then(StagedView::of));
+        if let (Err(error), Some(call)) = (check_cumulative(row, deltas), records[i]) {
+            report.verify(call, error);
+        }
+    }
+}
