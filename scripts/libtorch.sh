@@ -59,7 +59,7 @@ install_wheels() {
     find_pip
     rm -rf "$site.new"
     printf 'libtorch.sh: fetching torch %s (0.6 GB) into %s\n' "$TORCH" "$deps" >&2
-    "${PIP[@]}" install --quiet --disable-pip-version-check --no-deps --no-compile \
+    "${PIP[@]}" install --quiet --disable-pip-version-check --root-user-action=ignore --no-deps --no-compile \
         --only-binary=:all: --target "$site.new" "${WHEELS[@]}" >&2 ||
         fail "pip could not install ${WHEELS[*]} (its own words stand above)"
     rm -rf "$site"

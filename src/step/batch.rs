@@ -129,7 +129,8 @@ pub(crate) mod tests {
 
     #[test]
     fn rows_that_contradict_themselves_are_refused() {
-        let cases: [(fn(&mut Row), &str); 6] = [
+        type Break = fn(&mut Row);
+        let cases: [(Break, &str); 6] = [
             (|r| r.loss_mask[0] = 1, "first token"),
             (|r| r.loss_mask[1] = 2, "loss_mask 2"),
             (|r| r.loss_mask.truncate(1), "1 mask entries"),

@@ -1,5 +1,7 @@
 //! The learner against the closed-loop reference data.
 
+#![allow(clippy::unwrap_used)]
+
 mod command;
 mod fixture;
 #[path = "../../../src/learner/mod.rs"]
