@@ -260,32 +260,65 @@ fn show(args: &StepArgs, report: &StepReport, ui: &Ui) -> Result<Exit> {
         Format::Json => ui.json(report)?,
         Format::Jsonl => ui.jsonl(report)?,
         Format::Csv => ui.csv(&["name", "value"], table(report))?,
-        Format::Human => {
-            let metrics = &report.metrics;
-            let clipped = match metrics.clip_coefficient < 1.0 {
-                true => format!("clipped by {:.4}", metrics.clip_coefficient),
-                false => "not clipped".to_owned(),
-            };
-            ui.line(format!(
-                "{}  loss {:.6}, gradient norm {:.6} ({clipped}), {} loss tokens in {} rows",
-                ui.tone(Tone::Strong, format!("step {}", report.step)),
-                report.loss,
-                report.grad_norm,
-                thousands(report.loss_tokens),
-                thousands(metrics.tokens.num_valid_samples),
-            ))?;
-            let masked = metrics.sequence_error.masked_rollouts.len();
-            if masked > 0 {
-                ui.line(format!("masked {masked} rollouts by their sequence error"))?;
-            }
-            ui.table(&["metric", "value"], table(report).into_iter().skip(3))?;
-            ui.line(format!("wrote {}", args.output.display()))?;
-        }
+        Format::Human => ui.print(human(args, report, ui))?,
     }
     Ok(Exit::Fine)
 }
 
-/// Every number of the report, in the order of its JSON; numbers that are not there are empty.
+fn human(args: &StepArgs, report: &StepReport, ui: &Ui) -> String {
+    let (metrics, means) = (&report.metrics, &report.metrics.tokens);
+    let clipped = match metrics.clip_coefficient < 1.0 {
+        true => format!("clipped by {:.4}", metrics.clip_coefficient),
+        false => "not clipped".to_owned(),
+    };
+    let mut text = format!(
+        "{}  loss {:.6}, gradient norm {:.6} ({clipped}), {} loss tokens in {} rows\n",
+        ui.tone(Tone::Strong, format!("step {}", report.step)),
+        report.loss,
+        report.grad_norm,
+        thousands(report.loss_tokens),
+        thousands(means.num_valid_samples),
+    );
+    text += &format!(
+        "  captured against recomputed: exp|g-p| {:.6}, KL {:.6}, JS {:.6}, importance weight {:.6}\n",
+        means.token_mult_prob_error,
+        means.gen_kl_error,
+        means.js_divergence_error,
+        means.sampling_importance_ratio,
+    );
+    let bound = |x: Option<f64>| x.map_or("-".to_owned(), |x| format!("{x:.6}"));
+    text += &format!(
+        "  policy: ratio {:.6} ({} to {}), entropy {:.6}",
+        means.probs_ratio,
+        bound(means.probs_ratio_min),
+        bound(means.probs_ratio_max),
+        means.approx_entropy,
+    );
+    if metrics.kl_coefficient != 0.0 {
+        text += &format!(
+            ", KL to the reference {:.6} x {}",
+            means.kl_penalty, metrics.kl_coefficient
+        );
+    }
+    text.push('\n');
+    if means.minus_infinity_tokens > 0 {
+        text += &format!(
+            "  {} tokens have a log-probability of minus infinity; the diagnostics leave them out\n",
+            thousands(means.minus_infinity_tokens)
+        );
+    }
+    let masked = &metrics.sequence_error;
+    if masked.num_masked_seqs > 0 {
+        text += &format!(
+            "  masked {} rollouts ({} rows) above the sequence error threshold\n",
+            masked.masked_rollouts.len(),
+            masked.num_masked_seqs
+        );
+    }
+    text + &format!("wrote model, optimizer state and metrics to {}\n", args.output.display())
+}
+
+/// Every number of the report, by name; numbers that are not there are empty.
 fn table(report: &StepReport) -> Vec<Vec<String>> {
     let value = serde_json::to_value(report).unwrap_or_default();
     let number = |v: &serde_json::Value| if v.is_null() { String::new() } else { v.to_string() };
