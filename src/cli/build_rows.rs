@@ -11,7 +11,8 @@ use super::selecting::{SelectingArgs, has_errors, show_findings};
 use super::ui::{Format, Tone, Ui, thousands};
 use crate::config::{BatchSettings, GrpoSettings, MaskedRewardPolicy};
 use crate::error::{Error, Result};
-use crate::rows::{self, Counts, Provenance, RowsManifest};
+use crate::output::AtomicDir;
+use crate::rows::{self, Provenance, RowsManifest};
 
 const EXAMPLES: &str = concat!(
     "\
@@ -116,14 +117,14 @@ impl BuildRowsArgs {
         let Some(row_multiple) = batch.row_multiple() else {
             return Err(Error::usage("ranks times microbatches do not fit 32 bits"));
         };
+        // An output that is in the way is refused before the work, not after.
+        let draft = AtomicDir::create(&self.output, self.force)?;
         let selected = self.selecting.select(&self.archive, ui)?;
         show_findings(&selected.selection.findings, ui);
         if has_errors(&selected.selection.findings) && !self.mask_errors {
-            ui.say(format!(
-                "{} nothing was written, because evidence is wrong; --mask-errors masks the \
-                 rollouts concerned",
-                ui.tone_err(Tone::Strong, "note:")
-            ));
+            let refused = Error::format("evidence is wrong; nothing was written")
+                .help("--mask-errors masks the rollouts concerned and writes the rest");
+            super::show(ui, &refused, Exit::Findings);
             return Ok(Exit::Findings);
         }
         let built = rows::build(&selected.groups, &selected.selection, row_multiple, &grpo);
@@ -145,8 +146,8 @@ impl BuildRowsArgs {
             row_multiple,
             &built,
         );
-        let manifest = rows::write(&self.output, self.force, manifest, &built.rows)?;
-        report(&manifest.counts, &self.output, ui)?;
+        let manifest = rows::write(draft, manifest, &built.rows)?;
+        report(&manifest, &self.output, ui)?;
         Ok(Exit::Fine)
     }
 
@@ -178,7 +179,8 @@ impl BuildRowsArgs {
     }
 }
 
-fn report(counts: &Counts, output: &Path, ui: &Ui) -> Result<()> {
+fn report(manifest: &RowsManifest, output: &Path, ui: &Ui) -> Result<()> {
+    let counts = &manifest.counts;
     let document = Document {
         schema_version: 1,
         rows: counts.rows,
@@ -203,26 +205,32 @@ fn report(counts: &Counts, output: &Path, ui: &Ui) -> Result<()> {
         }
         Format::Human => {
             let repeated = counts.row_tokens as f64 / counts.unique_tokens.max(1) as f64;
+            let masked: Vec<String> =
+                manifest.masked.iter().map(|(reason, n)| format!("{reason} {n}")).collect();
+            let masked = if masked.is_empty() {
+                String::new()
+            } else {
+                format!("; masked: {}", masked.join(", "))
+            };
             ui.line(format!(
-                "{} rows of {} valid rollouts, {} stand-ins or filtered, {} padding\n\
-                 {} of {} rollouts are valid; {} of {} groups are kept\n\
-                 {} loss tokens among {} row tokens, {} of them unique ({repeated:.2} x)\n\
-                 rows are in {}",
-                ui.tone(
-                    Tone::Strong,
-                    thousands(counts.rows - counts.padding_rows - counts.masked_rows)
-                ),
-                thousands(counts.valid_rollouts),
+                "{}  {}\n  \
+                 {} rows: {} train, {} masked, {} padding\n  \
+                 {} of {} rollouts valid{masked}\n  \
+                 {} of {} prompt groups kept\n  \
+                 {} loss tokens; {} row tokens from {} unique ones ({repeated:.2} x)",
+                ui.tone(Tone::Strong, output.display()),
+                ui.tone(Tone::Good, "written"),
+                thousands(counts.rows),
+                thousands(counts.rows - counts.padding_rows - counts.masked_rows),
                 thousands(counts.masked_rows),
                 thousands(counts.padding_rows),
                 thousands(counts.valid_rollouts),
                 thousands(counts.rollouts),
                 thousands(counts.groups - counts.dropped_groups),
                 thousands(counts.groups),
-                ui.tone(Tone::Strong, thousands(counts.loss_tokens)),
+                thousands(counts.loss_tokens),
                 thousands(counts.row_tokens),
                 thousands(counts.unique_tokens),
-                ui.tone(Tone::Strong, output.display()),
             ))
         }
     }

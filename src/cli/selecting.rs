@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::finding::{Code, Finding, Severity};
 use crate::report;
 use crate::select::{PolicyName, SelectSettings, Selection, select};
+use crate::validate::{Options, invalid_rollouts, validate};
 
 /// Flags of every command that selects.
 #[derive(Debug, Args)]
@@ -43,8 +44,12 @@ impl SelectingArgs {
             return Err(Error::nothing(format!("{} holds no rollouts", archive.display()))
                 .help("Look at its quarantine.jsonl, and ingest sources that hold some"));
         }
-        let settings =
-            SelectSettings { assume_complete: self.assume_complete, ..SelectSettings::default() };
+        // Nothing is selected from a capture that cannot be proved (rule 89).
+        let validation = validate(&groups, Options::default());
+        let settings = SelectSettings {
+            assume_complete: self.assume_complete,
+            invalid: invalid_rollouts(&validation.findings),
+        };
         let selection = select(&groups, self.policy.policy(), &settings);
         spinner.finish_and_clear();
         Ok(Selected { archive: opened, groups, selection })
@@ -56,25 +61,24 @@ pub fn has_errors(findings: &[Finding]) -> bool {
     findings.iter().any(|finding| finding.severity == Severity::Error)
 }
 
-/// Shows errors one by one, and warnings by code: the result names each masked rollout anyway.
+/// Shows errors one by one, and repeated warnings by code: the result names each masked rollout.
 pub fn show_findings(findings: &[Finding], ui: &Ui) {
     let (errors, warnings): (Vec<Finding>, Vec<Finding>) =
         findings.iter().cloned().partition(|finding| finding.severity == Severity::Error);
-    let tone = |severity| match severity {
-        Severity::Error => Tone::Bad,
-        Severity::Warning => Tone::Warn,
-    };
     if !errors.is_empty() {
-        let text = report::human(&errors, |severity, label| ui.tone_err(tone(severity), label));
+        let text = report::human(&errors, |_, label| ui.tone_err(Tone::Bad, label));
         ui.say(text.trim_end());
     }
-    let mut by_code: BTreeMap<Code, usize> = BTreeMap::new();
+    let mut by_code: BTreeMap<Code, Vec<&Finding>> = BTreeMap::new();
     for warning in &warnings {
-        *by_code.entry(warning.code).or_default() += 1;
+        by_code.entry(warning.code).or_default().push(warning);
     }
-    for (code, count) in by_code {
-        let label = ui.tone_err(Tone::Warn, format!("warning[{code}]"));
-        let times = if count == 1 { String::new() } else { format!(" ({count} times)") };
-        ui.say(format!("{label} {}{times}", code.summary()));
+    for (code, warnings) in by_code {
+        let text = match &warnings[..] {
+            [Finding { message, rollout_id: Some(id), .. }] => format!("rollout {id}: {message}"),
+            [Finding { message, .. }] => message.clone(),
+            several => format!("{} ({} times)", code.summary(), several.len()),
+        };
+        ui.say(format!("{} {text}", ui.tone_err(Tone::Warn, format!("warning[{code}]"))));
     }
 }

@@ -24,6 +24,8 @@ pub struct Batch {
     pub groups: Vec<GroupRows>,
     /// Groups left out.
     pub dropped_groups: Vec<DroppedGroup>,
+    /// Masked rollouts by the first reason.
+    pub masked: BTreeMap<String, u64>,
     /// One observation per rollout.
     pub lengths: Vec<OwnerLengths>,
 }
@@ -51,6 +53,9 @@ pub fn build(
         batch.groups.extend(part.groups);
         batch.dropped_groups.extend(part.dropped_groups);
         batch.lengths.extend(part.lengths);
+        for (reason, count) in part.masked {
+            *batch.masked.entry(reason).or_default() += count;
+        }
     }
     batch
 }
@@ -69,6 +74,9 @@ pub fn build_group(
         counts: Counts { groups: 1, rollouts: owners.len() as u64, ..Counts::default() },
         ..Batch::default()
     };
+    for reason in selection.rollouts.iter().filter_map(|rollout| rollout.reasons.first()) {
+        *batch.masked.entry(reason.code.as_str().to_owned()).or_default() += 1;
+    }
     let layout = owners.iter().find_map(|owner| owner.rows.first()).cloned();
     let (Some(layout), None) = (layout, selection.dropped) else {
         batch.counts.dropped_groups = 1;

@@ -1,5 +1,7 @@
 //! `rows.json`: what a rows directory holds and where it came from, fixed before publication.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::build::Batch;
@@ -145,6 +147,8 @@ pub struct RowsManifest {
     pub groups: Vec<GroupRows>,
     /// Groups left out.
     pub dropped_groups: Vec<DroppedGroup>,
+    /// Masked rollouts by the first reason, those of dropped groups included (rules 72, 124).
+    pub masked: BTreeMap<String, u64>,
     /// One observation per rollout, dropped groups included.
     pub lengths: Vec<OwnerLengths>,
     /// The files.
@@ -166,6 +170,7 @@ impl RowsManifest {
             counts: batch.counts,
             groups: batch.groups.clone(),
             dropped_groups: batch.dropped_groups.clone(),
+            masked: batch.masked.clone(),
             lengths: batch.lengths.clone(),
             parts: Vec::new(),
         }

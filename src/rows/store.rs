@@ -32,19 +32,12 @@ pub struct RowsDir {
     pub rows: Vec<Row>,
 }
 
-/// Writes a rows directory in one rename. `rows` come in row order, group by group; `manifest`
-/// lacks its parts, which are returned in it.
+/// Fills and publishes `draft`. `rows` come in row order, group by group; `manifest` lacks its
+/// parts, which are returned in it.
 ///
 /// # Errors
-/// When `target` exists and `force` is not given, when writing fails, or when one row holds 2^31
-/// tokens or more.
-pub fn write(
-    target: &Path,
-    force: bool,
-    mut manifest: RowsManifest,
-    rows: &[Row],
-) -> Result<RowsManifest> {
-    let draft = AtomicDir::create(target, force)?;
+/// When writing fails, or when one row holds 2^31 tokens or more.
+pub fn write(draft: AtomicDir, mut manifest: RowsManifest, rows: &[Row]) -> Result<RowsManifest> {
     let folder = draft.path().join("rows");
     fs::create_dir(&folder).map_err(|e| Error::io("cannot create", &folder, e))?;
     manifest.parts.clear();
@@ -263,6 +256,10 @@ mod tests {
         (manifest, rows)
     }
 
+    fn draft(target: &Path) -> AtomicDir {
+        AtomicDir::create(target, false).unwrap()
+    }
+
     fn bits(rows: &[Row]) -> Vec<u32> {
         rows.iter().flat_map(|r| &r.generation_logprobs).map(|x| x.to_bits()).collect()
     }
@@ -271,8 +268,8 @@ mod tests {
     fn what_is_written_is_read_bit_for_bit_and_written_alike_twice() {
         let home = tempfile::tempdir().unwrap();
         let (manifest, rows) = sample(7);
-        let written = write(&home.path().join("a"), false, manifest.clone(), &rows).unwrap();
-        write(&home.path().join("b"), false, manifest, &rows).unwrap();
+        let written = write(draft(&home.path().join("a")), manifest.clone(), &rows).unwrap();
+        write(draft(&home.path().join("b")), manifest, &rows).unwrap();
         let back = read(&home.path().join("a")).unwrap();
         assert_eq!((&back.manifest, &back.rows), (&written, &rows));
         assert_eq!(bits(&back.rows), bits(&rows));
@@ -297,7 +294,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let dir = home.path().join("rows");
         let (manifest, rows) = sample(3);
-        write(&dir, false, manifest, &rows).unwrap();
+        write(draft(&dir), manifest, &rows).unwrap();
         let good = read(&dir).unwrap();
         for file in [MANIFEST, "rows/part-00000.parquet"] {
             let path = dir.join(file);
@@ -335,7 +332,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let dir = home.path().join("rows");
         let (manifest, rows) = sample(3);
-        let manifest = write(&dir, false, manifest, &rows).unwrap();
+        let manifest = write(draft(&dir), manifest, &rows).unwrap();
         let path = dir.join("rows/part-00000.parquet");
         let bytes = fs::read(&path).unwrap();
         let mut noticed = 0;

@@ -26,7 +26,7 @@ impl Policy for AllCaptured {
         let evidence = Evidence::read(rollout.result.as_deref());
         let mut problems = Vec::new();
         let scored = declared_terminal(&evidence, &index).unwrap_or_else(|problem| {
-            problems.push(problem);
+            problems.push(*problem);
             None
         });
         let scored = match problems.is_empty() {

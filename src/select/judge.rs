@@ -57,7 +57,9 @@ pub fn judge(
     let numbers: Vec<usize> = choice.calls.iter().filter_map(|id| index.number(id)).collect();
 
     let mut problems: Vec<Problem> = Vec::new();
-    if let Some(&code) = settings.invalid.get(&rollout.rollout_id) {
+    let invalid = settings.invalid.get(&rollout.rollout_id);
+    // A group that is inconsistent is dropped as a whole, and says so itself.
+    if let Some(&code) = invalid.filter(|code| **code != Code::InconsistentGroup) {
         let message = format!("validation proved the capture wrong: {}", code.summary());
         problems.push(Problem::new(code, Vec::new(), message));
     }

@@ -7,11 +7,17 @@
 //! after that is ambiguous; nothing is guessed.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use super::Problem;
 use super::evidence::{Evidence, HistoryItem};
 use super::index::{Index, agrees, ancestry, names};
 use crate::finding::Code;
+use crate::id::CallId;
+
+/// Candidates that are kept for one rollout. Equal answers without ids make their number grow with
+/// its square.
+const CANDIDATES: usize = 1 << 22;
 
 /// A call that fits at a position, and the items that it takes.
 type Candidate = (usize, usize);
@@ -34,15 +40,15 @@ pub fn identify(evidence: &Evidence, index: &Index, scored: Option<usize>) -> Ma
         open: Vec::new(),
         decided: BTreeMap::new(),
         problems: Vec::new(),
+        size: 0,
     };
     for (i, run) in evidence.runs.iter().enumerate() {
         if tiling.contradicted(run.clone()) {
             continue;
         }
-        for at in run.clone() {
-            tiling.candidates[at] = index.whole_at(&evidence.items[at..run.end]);
+        if tiling.fill(run.clone()) {
+            tiling.open.push(i);
         }
-        tiling.open.push(i);
     }
     while tiling.step(scored) {}
     tiling.report_ambiguity();
@@ -59,11 +65,29 @@ struct Tiling<'a> {
     /// Call -> position.
     decided: BTreeMap<usize, usize>,
     problems: Vec<Problem>,
+    /// Candidates found so far.
+    size: usize,
 }
 
 impl Tiling<'_> {
+    /// Finds what fits where in a run; false when that is more than can be kept.
+    fn fill(&mut self, run: Range<usize>) -> bool {
+        for at in run.clone() {
+            self.candidates[at] = self.index.whole_at(&self.evidence.items[at..run.end]);
+            self.size += self.candidates[at].len();
+            if self.size > CANDIDATES {
+                let item = described(&self.evidence.items[at]);
+                let message = format!("{item} is one of too many equal answers without ids");
+                self.problems.push(Problem::new(Code::AmbiguousEvidence, Vec::new(), message));
+                run.for_each(|at| self.candidates[at] = Vec::new());
+                return false;
+            }
+        }
+        true
+    }
+
     /// Reports items whose native id names one call and whose content another.
-    fn contradicted(&mut self, run: std::ops::Range<usize>) -> bool {
+    fn contradicted(&mut self, run: Range<usize>) -> bool {
         let before = self.problems.len();
         for item in &self.evidence.items[run] {
             let owners = self.index.owners(item);
@@ -74,7 +98,7 @@ impl Tiling<'_> {
                 let message = format!(
                     "{} has the id of an item of call {}, and other content",
                     described(item),
-                    joined(&calls)
+                    listed(&calls, "and")
                 );
                 self.problems.push(Problem::new(Code::ContradictoryEvidence, calls, message));
             }
@@ -201,13 +225,14 @@ impl Tiling<'_> {
         let item = described(item);
         let (code, calls, message) = if !spent.is_empty() {
             let calls = names(self.index, spent);
-            let message = format!("{item} repeats the generation of call {}", joined(&calls));
+            let message =
+                format!("{item} repeats the generation of call {}", listed(&calls, "and"));
             (Code::DuplicatedEvidence, calls, message)
         } else if !parts.is_empty() {
             let calls = names(self.index, parts);
             let message = format!(
                 "{item} belongs to call {}, whose other items are missing or elsewhere",
-                joined(&calls)
+                listed(&calls, "and")
             );
             (Code::PartialGeneration, calls, message)
         } else {
@@ -229,7 +254,7 @@ impl Tiling<'_> {
             let calls = names(self.index, open);
             let item = described(&self.evidence.items[at]);
             let message =
-                format!("{item} may be call {}, and nothing tells which", calls_or(&calls));
+                format!("{item} may be call {}, and nothing tells which", listed(&calls, "or"));
             self.problems.push(Problem::new(Code::AmbiguousEvidence, calls, message));
         }
     }
@@ -246,15 +271,7 @@ fn described(item: &HistoryItem) -> String {
     }
 }
 
-fn joined(calls: &[crate::id::CallId]) -> String {
-    listed(calls, "and")
-}
-
-fn calls_or(calls: &[crate::id::CallId]) -> String {
-    listed(calls, "or")
-}
-
-fn listed(calls: &[crate::id::CallId], word: &str) -> String {
+fn listed(calls: &[CallId], word: &str) -> String {
     match calls {
         [] => "none".to_owned(),
         [one] => one.to_string(),

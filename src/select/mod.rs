@@ -18,9 +18,10 @@ pub use all_captured::AllCaptured;
 pub use layout::{calls_of, parents, routes_of};
 pub use returned_history::ReturnedHistory;
 
-use crate::archive::{Completion, Group, Rollout, SourceKind};
+use crate::archive::{Completion, Group, Rollout};
 use crate::finding::{Code, Finding};
 use crate::id::{CallId, GroupId, RolloutId};
+use crate::validate;
 
 /// Chooses calls of one rollout and names the scored one.
 pub trait Policy: Sync {
@@ -194,14 +195,13 @@ pub fn select_group(
         rollouts.push(selection);
         findings.extend(found);
     }
-    let dropped = if let Some(message) = inconsistency(group) {
-        let finding = Finding::new(Code::InconsistentGroup, message);
-        findings.push(at_first_rollout(finding, group));
+    let mut inconsistent = Vec::new();
+    validate::group::check(group, &mut inconsistent);
+    let dropped = if !inconsistent.is_empty() {
+        findings.append(&mut inconsistent);
         Some(Code::InconsistentGroup)
     } else if !rollouts.iter().any(RolloutSelection::has_layout) {
-        let message = format!("none of the {} rollouts of {}", rollouts.len(), group.group_id);
-        let message = format!("{message} has a verified layout, so the group is dropped");
-        findings.push(at_first_rollout(Finding::new(Code::NoVerifiedLayout, message), group));
+        findings.push(no_layout(group));
         Some(Code::NoVerifiedLayout)
     } else {
         None
@@ -209,37 +209,13 @@ pub fn select_group(
     (GroupSelection { group_id: group.group_id.clone(), rollouts, dropped }, findings)
 }
 
-fn at_first_rollout(finding: Finding, group: &Group) -> Finding {
+fn no_layout(group: &Group) -> Finding {
+    let (count, id) = (group.rollouts.len(), &group.group_id);
+    let message =
+        format!("none of the {count} rollouts of {id} has a verified layout: the group is dropped");
+    let finding = Finding::new(Code::NoVerifiedLayout, message);
     match group.rollouts.first() {
         Some(rollout) => finding.rollout(&rollout.rollout_id),
         None => finding,
     }
-}
-
-/// Every slot of a group appears once (rule 122). Gym's own sources know neither the size of a
-/// group nor its slots, only the rollouts that are there.
-fn inconsistency(group: &Group) -> Option<String> {
-    let id = &group.group_id;
-    let first = group.rollouts.first()?;
-    let mut slots: Vec<u32> = group.rollouts.iter().map(|r| r.slot).collect();
-    slots.sort_unstable();
-    if let Some(twice) = slots.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Some(format!("slot {} of {id} is taken by two rollouts", twice[0]));
-    }
-    if let Some(other) = group.rollouts.iter().find(|r| r.group_size != first.group_size) {
-        return Some(format!(
-            "{} says that {id} has {} slots, and {} says {}",
-            first.rollout_id, first.group_size, other.rollout_id, other.group_size
-        ));
-    }
-    if first.source != SourceKind::Staged {
-        return None;
-    }
-    let missing = (0..first.group_size).zip(slots.iter().map(Some).chain(std::iter::repeat(None)));
-    let mut missing = missing.filter(|(slot, found)| *found != Some(slot));
-    if let Some((slot, _)) = missing.next() {
-        return Some(format!("slot {slot} of the {} of {id} is missing", first.group_size));
-    }
-    let beyond = slots.last().filter(|&&slot| slot >= first.group_size)?;
-    Some(format!("{id} has {} slots, and a rollout takes slot {beyond}", first.group_size))
 }

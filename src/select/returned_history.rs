@@ -45,7 +45,7 @@ impl Policy for ReturnedHistory {
                 calls.next().filter(|_| calls.next().is_none())
             }),
             Err(problem) => {
-                problems.push(problem);
+                problems.push(*problem);
                 None
             }
         };
@@ -63,7 +63,7 @@ impl Policy for ReturnedHistory {
 pub(super) fn declared_terminal(
     evidence: &Evidence,
     index: &Index,
-) -> Result<Option<usize>, Problem> {
+) -> Result<Option<usize>, Box<Problem>> {
     let declared = match &evidence.terminal_response_id {
         None => None,
         Some(id) => match index.served(id) {
@@ -74,7 +74,7 @@ pub(super) fn declared_terminal(
                     n => format!("terminal_response_id {id} is of {n} captured calls"),
                 };
                 let calls = names(index, calls.iter().copied());
-                return Err(Problem::new(Code::UnattributedTerminal, calls, message));
+                return Err(Box::new(Problem::new(Code::UnattributedTerminal, calls, message)));
             }
         },
     };
@@ -90,7 +90,7 @@ pub(super) fn declared_terminal(
                 index.id(declared),
                 index.id(own)
             );
-            Err(Problem::new(Code::ContradictoryEvidence, calls, message))
+            Err(Box::new(Problem::new(Code::ContradictoryEvidence, calls, message)))
         }
         (declared, own) => Ok(declared.or(own)),
     }

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use crate::archive::Group;
+use crate::archive::{Group, SourceKind};
 use crate::finding::{Code, Finding};
 
-/// Findings on slots and sizes (rule 111).
+/// Findings on slots and sizes (rules 111, 122). Gym's own sources know neither the size of a
+/// group nor which slots it has, only the rollouts that are there.
 pub fn check(group: &Group, findings: &mut Vec<Finding>) {
     let Some(first) = group.rollouts.first() else { return };
+    let sized = first.source == SourceKind::Staged;
     let mut by_slot = BTreeMap::new();
     for rollout in &group.rollouts {
         let mut wrong = None;
@@ -16,7 +18,7 @@ pub fn check(group: &Group, findings: &mut Vec<Finding>) {
                 "rollout {} states group size {}, rollout {} states {}",
                 rollout.rollout_id, rollout.group_size, first.rollout_id, first.group_size
             ));
-        } else if rollout.slot >= rollout.group_size {
+        } else if sized && rollout.slot >= rollout.group_size {
             wrong = Some(format!(
                 "slot {} of rollout {} is outside its group of {}",
                 rollout.slot, rollout.rollout_id, rollout.group_size
@@ -33,7 +35,7 @@ pub fn check(group: &Group, findings: &mut Vec<Finding>) {
         }
     }
     let seen = group.rollouts.len();
-    if seen < first.group_size as usize {
+    if sized && seen < first.group_size as usize {
         let message =
             format!("group {} has {seen} of {} rollouts", group.group_id, first.group_size);
         findings.push(Finding::new(Code::InconsistentGroup, message).rollout(&first.rollout_id));

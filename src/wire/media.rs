@@ -114,7 +114,8 @@ mod tests {
     // Expected digests: hashlib.sha256(json.dumps(x, sort_keys=True, separators=(",", ":"))).
     #[test]
     fn the_metadata_digest_leaves_routes_out() {
-        let extras = r#"{"routed_experts": "x", "media_spans": [], "cc_image_geometry": {"images": []}}"#;
+        let extras =
+            r#"{"routed_experts": "x", "media_spans": [], "cc_image_geometry": {"images": []}}"#;
         assert_eq!(
             metadata_digest(Some(extras)).unwrap().to_string(),
             "c77bfff0cfd38a96cee2bad415e16ad647e76dbe3634ddf698a165eb0b4dd5ec"

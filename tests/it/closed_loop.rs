@@ -1,8 +1,9 @@
 //! The closed-loop fixture: captured forms on one side, an independent oracle on the other.
 
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
-use forestctl::archive::Group;
+use forestctl::archive::{Group, Ingested};
 use forestctl::ingest;
 use forestctl::select::{PolicyName, SelectSettings, Selection, select};
 use safetensors::SafeTensors;
@@ -15,11 +16,21 @@ fn seed(path: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata/closed-loop/seed1").join(path)
 }
 
-/// Groups of one captured form (`staged-v2`, `staged-v3`, `gym-store`), ingested.
+/// The captured forms.
+const FORMS: [&str; 3] = ["staged-v2", "staged-v3", "gym-store"];
+
+/// One captured form, ingested.
+pub fn ingested(form: &str) -> Ingested {
+    static READ: LazyLock<[Ingested; 3]> =
+        LazyLock::new(|| FORMS.map(|form| ingest::read(&[seed(form)]).unwrap()));
+    let form = FORMS.iter().position(|name| *name == form).unwrap();
+    assert!(READ[form].quarantine.is_empty(), "{:?}", READ[form].quarantine);
+    READ[form].clone()
+}
+
+/// Groups of one captured form.
 pub fn groups(form: &str) -> Vec<Group> {
-    let ingested = ingest::read(&[seed(form)]).unwrap();
-    assert!(ingested.quarantine.is_empty(), "{form}: {:?}", ingested.quarantine);
-    ingested.groups
+    ingested(form).groups
 }
 
 /// The selection of `policy` over `groups`.

@@ -1,13 +1,18 @@
 //! Rows, padding and advantages against the closed-loop oracle.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
+use std::path::Path;
 
+use forestctl::archive::{
+    Call, CommittedCall, Completeness, Completion, Group, Ledger, Mode, Origin, Rollout, SourceKind,
+};
 use forestctl::config::{BatchSettings, GrpoSettings, MaskedRewardPolicy};
 use forestctl::finding::Code;
-use forestctl::id::RolloutId;
+use forestctl::id::{CallId, RolloutId};
 use forestctl::rows::{Batch, Row, advantage, build};
-use forestctl::select::PolicyName;
+use forestctl::select::{PolicyName, SelectSettings, select};
+use proptest::prelude::*;
 use serde_json::Value;
 
 use crate::closed_loop::{POLICIES, Tensors, expected, groups, selected, strings};
@@ -310,4 +315,224 @@ fn baselines_and_deviations_are_the_oracles_too() {
             }
         }
     }
+}
+
+#[test]
+fn a_gym_store_gives_the_rows_of_the_staged_capture_of_the_same_scopes() {
+    let policy = PolicyName::ReturnedHistory;
+    let (store, staged) = (groups("gym-store"), groups("staged-v2"));
+    let scopes = |groups: &[Group]| -> BTreeMap<RolloutId, String> {
+        let rollouts = groups.iter().flat_map(|g| &g.rollouts);
+        rollouts.map(|r| (r.rollout_id.clone(), r.capture_key.to_string())).collect()
+    };
+    let by_scope = |groups: &[Group]| -> BTreeMap<String, Vec<Row>> {
+        let scopes = scopes(groups);
+        let batch = build(groups, &selected(groups, policy), 1, &GrpoSettings::default());
+        let mut rows: BTreeMap<String, Vec<Row>> = BTreeMap::new();
+        for row in batch.rows {
+            let scope = scopes[row.rollout_id.as_ref().unwrap()].clone();
+            rows.entry(scope).or_default().push(row);
+        }
+        rows
+    };
+    let (found, wanted) = (by_scope(&store), by_scope(&staged));
+    assert_eq!(found.len(), 6);
+    for (scope, rows) in &found {
+        assert_eq!(rows.len(), wanted[scope].len(), "{scope}");
+        for (row, wanted) in rows.iter().zip(&wanted[scope]) {
+            assert_eq!((row.sample_mask, &row.mask_reason), (1.0, &None), "{scope}");
+            assert_eq!(row.input_ids, wanted.input_ids, "{scope}");
+            assert_eq!(row.loss_mask, wanted.loss_mask, "{scope}");
+            let bits = |row: &Row| -> Vec<u32> {
+                row.generation_logprobs.iter().map(|x| x.to_bits()).collect()
+            };
+            assert_eq!(bits(row), bits(wanted), "{scope}");
+            assert_eq!(row.reward, wanted.reward);
+            assert_eq!((row.segment, row.segment_count), (wanted.segment, wanted.segment_count));
+            let mut spans = wanted.spans.clone();
+            spans.iter_mut().for_each(|span| span.weight_version = None);
+            assert_eq!(row.spans, spans, "{scope}");
+            assert_eq!(row.routes.is_some(), wanted.routes.is_some(), "{scope}");
+        }
+    }
+    for rollout in selected(&store, PolicyName::AllCaptured).groups.iter().flat_map(|g| &g.rollouts)
+    {
+        assert_eq!(rollout.reasons[0].code, Code::MissingCompletion);
+    }
+}
+
+/// Rows, loss tokens, row tokens, and advantages of a public file with inline token arrays.
+fn public(name: &str) -> Option<Batch> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/fixtures/public").join(name);
+    if !path.exists() {
+        eprintln!("skipped: {} is not there", path.display());
+        return None;
+    }
+    let groups = forestctl::ingest::read(&[path]).unwrap().groups;
+    let policy = PolicyName::ReturnedHistory.policy();
+    let unknown = select(&groups, policy, &SelectSettings::default());
+    let masked = unknown.groups.iter().flat_map(|g| &g.rollouts);
+    assert!(masked.flat_map(|r| &r.reasons).all(|r| r.code == Code::CompletenessUnknown));
+    assert!(unknown.groups.iter().all(|g| g.dropped == Some(Code::NoVerifiedLayout)));
+    let settings = SelectSettings { assume_complete: true, ..Default::default() };
+    Some(build(&groups, &select(&groups, policy, &settings), 1, &GrpoSettings::default()))
+}
+
+fn advantages_of(batch: &Batch) -> Vec<f64> {
+    batch.rows.iter().map(|row| row.advantage).collect()
+}
+
+#[test]
+fn public_blackjack_rollouts_give_five_rows() {
+    let Some(batch) = public("gym-blackjack-rollouts.jsonl") else { return };
+    assert_eq!((batch.counts.rows, batch.counts.masked_rows), (5, 0));
+    assert_eq!((batch.counts.loss_tokens, batch.counts.row_tokens), (48, 317));
+    assert_eq!(batch.rows.iter().map(|row| row.spans.len()).sum::<usize>(), 6);
+    // The file lists the slots as 1, 2, 4, 3, 0.
+    let wanted = [(-1.0, -0.4999995), (-1.0, -0.4999995), (1.0, 2.0), (-1.0, -0.4999995)];
+    for (row, (reward, advantage)) in batch.rows.iter().zip(wanted.iter().chain(&wanted[..1])) {
+        assert_eq!(row.reward, Some(*reward));
+        assert!((row.advantage - advantage).abs() < 1e-9, "{} {advantage}", row.advantage);
+    }
+}
+
+#[test]
+fn public_customer_service_rollouts_are_five_clean_chains() {
+    let Some(batch) = public("gym-customer-service-rollouts.jsonl") else { return };
+    assert_eq!((batch.counts.rows, batch.counts.masked_rows), (5, 0));
+    assert_eq!((batch.counts.loss_tokens, batch.counts.row_tokens), (9_445, 10_222));
+    assert!(batch.rows.iter().all(|row| row.spans.len() == 10));
+}
+
+#[test]
+fn public_coding_rollouts_are_single_calls_without_advantage() {
+    let Some(batch) = public("gym-competitive-coding-rollouts.jsonl") else { return };
+    assert_eq!((batch.counts.rows, batch.counts.loss_tokens), (5, 5_023));
+    assert!(advantages_of(&batch).iter().all(|a| *a == 0.0));
+}
+
+#[test]
+fn the_public_compaction_trace_gives_three_rows_and_its_twin_one_chain() {
+    let masks = |batch: &Batch| -> Vec<String> {
+        let digit = |m: &u8| char::from(b'0' + m);
+        batch.rows.iter().map(|row| row.loss_mask.iter().map(digit).collect()).collect()
+    };
+    let Some(batch) = public("rl-k2-compaction.json") else { return };
+    assert_eq!(masks(&batch), ["00101", "000101", "001"]);
+    let Some(batch) = public("rl-without-compaction.json") else { return };
+    assert_eq!(batch.counts.loss_tokens, 5);
+    assert_eq!(batch.rows.len(), 1);
+}
+
+proptest! {
+    /// Random forests in random commit order: rows are the exact walks, and every generated token
+    /// carries loss once.
+    #[test]
+    fn rows_of_random_forests_are_the_walks_from_root_to_endpoint(
+        links in prop::collection::vec((any::<u16>(), 0usize..3, 1usize..4), 1..14),
+        order in any::<u64>(),
+    ) {
+        let group = random_forest(&links, order);
+        let groups = std::slice::from_ref(&group);
+        let selection = selected(groups, PolicyName::AllCaptured);
+        prop_assert_eq!(&selection.findings, &[]);
+        let batch = build(groups, &selection, 1, &GrpoSettings::default());
+        let calls: BTreeMap<&CallId, &Call> =
+            group.rollouts[0].calls.iter().map(|c| (&c.call_id, c)).collect();
+        let parents: BTreeSet<&CallId> =
+            calls.values().filter_map(|c| c.parent_call_id.as_ref()).collect();
+        prop_assert_eq!(batch.rows.len(), calls.len() - parents.len());
+        let mut owned: BTreeMap<&CallId, usize> = BTreeMap::new();
+        for (row, id) in batch.rows.iter().zip(0..) {
+            prop_assert_eq!(&row.row_id, &format!("p_g0_s{id}"));
+            prop_assert_eq!(row.inconsistency(), None);
+            let mut walk = Vec::new();
+            let mut next = row.spans.last().map(|span| &span.call);
+            prop_assert!(next.is_some_and(|endpoint| !parents.contains(endpoint)));
+            while let Some(call) = next {
+                walk.push(calls[call]);
+                next = calls[call].parent_call_id.as_ref();
+            }
+            walk.reverse();
+            let tokens: Vec<u32> = walk.iter().flat_map(|c| c.token_ids.clone()).collect();
+            prop_assert_eq!(&row.input_ids, &tokens);
+            let logprobs: Vec<f32> = walk
+                .iter()
+                .flat_map(|c| {
+                    let carry = std::iter::repeat_n(0.0, c.carry_len as usize);
+                    carry.chain(c.generation_logprobs.iter().copied())
+                })
+                .collect();
+            prop_assert_eq!(&row.generation_logprobs, &logprobs);
+            for span in row.spans.iter().filter(|span| span.owned) {
+                *owned.entry(&span.call).or_default() += 1;
+            }
+        }
+        prop_assert_eq!(owned.len(), calls.len());
+        prop_assert!(owned.values().all(|times| *times == 1));
+        let generated: usize = calls.values().map(|c| c.generation().len()).sum();
+        prop_assert_eq!(batch.counts.loss_tokens, generated as u64);
+        let unique: usize = calls.values().map(|c| c.token_ids.len()).sum();
+        prop_assert_eq!(batch.counts.unique_tokens, unique as u64);
+    }
+}
+
+/// One rollout whose calls continue an older one or none, by link, carry and generation.
+fn random_forest(links: &[(u16, usize, usize)], order: u64) -> Group {
+    let mut calls: Vec<Call> = Vec::new();
+    for (i, (link, carry, generation)) in links.iter().enumerate() {
+        let parent = calls.get(*link as usize % (i + 2));
+        let prev_len = parent.map_or(0, |p| p.cum_len);
+        let delta_len = (carry + generation) as u64;
+        calls.push(Call {
+            call_id: format!("c{i}").into(),
+            capture_key: "0-0".into(),
+            source_capture_key: None,
+            parent_call_id: parent.map(|p| p.call_id.clone()),
+            mode: if parent.is_some() { Mode::TokenIn } else { Mode::Text },
+            prev_len,
+            delta_len,
+            cum_len: prev_len + delta_len,
+            weight_version: Some(1),
+            token_ids: (0..delta_len as u32).map(|t| 100 * i as u32 + t).collect(),
+            carry_len: *carry as u32,
+            generation_logprobs: (0..*generation).map(|t| -(t as f32) - i as f32 / 64.0).collect(),
+            raw_columns: None,
+            commitment: None,
+            entry_digest: None,
+            extras: None,
+            origin: Origin::default(),
+        });
+    }
+    let mut committed: Vec<CommittedCall> = calls
+        .iter()
+        .map(|call| CommittedCall {
+            call_id: call.call_id.clone(),
+            response_id: Some(format!("r-{}", call.call_id)),
+            completion: Completion::Recorded {
+                status: Some("completed".to_owned()),
+                finish_reason: Some("stop".to_owned()),
+            },
+            output_items: None,
+            output_fingerprint: None,
+            fingerprint_version: 0,
+        })
+        .collect();
+    // Any order will do, as long as it is another one each time.
+    committed
+        .sort_by_key(|row| blake3::hash(format!("{order}{}", row.call_id).as_bytes()).to_string());
+    let rollout = Rollout {
+        rollout_id: "p_g0".into(),
+        slot: 0,
+        group_size: 1,
+        capture_key: "0-0".into(),
+        reward: Some(1.0),
+        mask_sample: false,
+        result: Some(r#"{"terminal_response_id":"r-c0"}"#.to_owned()),
+        source: SourceKind::Staged,
+        completeness: Completeness::Complete,
+        ledger: Ledger { committed, ..Ledger::default() },
+        calls,
+    };
+    Group { group_id: "p".into(), rollouts: vec![rollout] }
 }

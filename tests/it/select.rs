@@ -1,5 +1,7 @@
 //! Selection against the closed-loop oracle, and against histories that were tampered with.
 
+use std::collections::BTreeSet;
+
 use forestctl::archive::{
     Call, CommittedCall, Completeness, Completion, Group, Ledger, Mode, Origin, OutputItem,
     Rollout, SourceKind,
@@ -10,6 +12,7 @@ use forestctl::rows::build;
 use forestctl::select::{
     PolicyName, Reason, RolloutSelection, SelectSettings, Selection, Verdict, select,
 };
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::closed_loop::{POLICIES, expected, groups, selected, strings};
@@ -263,7 +266,7 @@ fn captures_that_cannot_be_laid_out_are_masked_and_never_panic() {
         (call(|c| c.token_ids.clear()), Code::InvalidSnapshot),
         (call(|c| c.carry_len = c.delta_len as u32), Code::EmptyGeneration),
         (call(|c| c.carry_len = u32::MAX), Code::EmptyGeneration),
-        (call(|c| drop(c.generation_logprobs.pop())), Code::InvalidSnapshot),
+        (call(|c| c.generation_logprobs.truncate(1)), Code::InvalidSnapshot),
         (call(|c| c.generation_logprobs[0] = f32::NAN), Code::MissingLogprob),
         (call(|c| c.mode = Mode::Text), Code::InvalidSnapshot),
         (
@@ -442,16 +445,16 @@ fn chain(n: u64, text: impl Fn(u64) -> String) -> Group {
 }
 
 #[test]
-fn a_hundred_thousand_calls_are_one_row() {
-    let group = chain(100_000, |i| format!("answer {i}"));
+fn a_very_long_chain_is_one_row() {
+    let group = chain(30_000, |i| format!("answer {i}"));
     let groups = std::slice::from_ref(&group);
     for policy in POLICIES {
         let selection = selected(groups, policy);
         assert_eq!(selection.findings, []);
         let batch = build(groups, &selection, 1, &Default::default());
         assert_eq!(batch.rows.len(), 1);
-        assert_eq!(batch.counts.loss_tokens, 100_000);
-        assert_eq!(batch.counts.row_tokens, 200_000);
+        assert_eq!(batch.counts.loss_tokens, 30_000);
+        assert_eq!(batch.counts.row_tokens, 60_000);
     }
 }
 
@@ -461,4 +464,107 @@ fn a_chain_of_equal_answers_is_taken_whole_and_in_order() {
     let found = selected(std::slice::from_ref(&group), PolicyName::ReturnedHistory);
     let calls: Vec<&CallId> = group.rollouts[0].calls.iter().map(|c| &c.call_id).collect();
     assert_eq!(found.groups[0].rollouts[0].calls.iter().collect::<Vec<_>>(), calls);
+    // Too many of them are refused before they fill the memory.
+    let group = chain(2_200, |_| "ok".to_owned());
+    let found = selected(std::slice::from_ref(&group), PolicyName::ReturnedHistory);
+    assert_eq!(found.groups[0].rollouts[0].reasons[0].code, Code::AmbiguousEvidence);
+}
+
+/// Positions of a history without ids -> every set of calls that explains it: whole generations,
+/// each used once, closed under parents, with the scored call.
+fn explanations(
+    group: &Group,
+    texts: &[usize],
+    history: &[usize],
+    scored: usize,
+) -> BTreeSet<BTreeSet<usize>> {
+    let calls = &group.rollouts[0].calls;
+    let number = |id: &CallId| calls.iter().position(|c| c.call_id == *id).unwrap();
+    let parents: Vec<Option<usize>> =
+        calls.iter().map(|c| c.parent_call_id.as_ref().map(number)).collect();
+    let mut partial: BTreeSet<BTreeSet<usize>> = [BTreeSet::new()].into();
+    for &text in history {
+        let mut next = BTreeSet::new();
+        for chosen in &partial {
+            for call in (0..texts.len()).filter(|c| texts[*c] == text && !chosen.contains(c)) {
+                let mut more = chosen.clone();
+                more.insert(call);
+                next.insert(more);
+            }
+        }
+        partial = next;
+    }
+    let closed = |set: &BTreeSet<usize>| {
+        set.contains(&scored) && set.iter().all(|&c| parents[c].is_none_or(|p| set.contains(&p)))
+    };
+    partial.into_iter().filter(closed).collect()
+}
+
+proptest! {
+    /// Whatever is selected without objection is the only explanation of the history.
+    #[test]
+    fn nothing_is_guessed(
+        calls in prop::collection::vec((0usize..3, any::<u8>(), any::<bool>()), 1..8),
+        scored in any::<prop::sample::Index>(),
+    ) {
+        let texts: Vec<usize> = calls.iter().map(|(text, _, _)| *text).collect();
+        let mut group = chain(calls.len() as u64, |i| format!("text {}", texts[i as usize]));
+        let rollout = &mut group.rollouts[0];
+        let mut parents = Vec::new();
+        for (i, (_, link, _)) in calls.iter().enumerate() {
+            let parent = Some(*link as usize % (i + 2)).filter(|p| *p < i);
+            let cum = parent.map_or(0, |p| rollout.calls[p].cum_len);
+            let id = parent.map(|p| rollout.calls[p].call_id.clone());
+            let call = &mut rollout.calls[i];
+            call.mode = if parent.is_some() { Mode::TokenIn } else { Mode::Text };
+            (call.parent_call_id, call.prev_len, call.cum_len) = (id, cum, cum + 2);
+            parents.push(parent);
+        }
+        // The truth: some calls, and what they continue.
+        let mut truth: BTreeSet<usize> = (0..calls.len()).filter(|i| calls[*i].2).collect();
+        truth.insert(scored.index(calls.len()));
+        for call in (0..calls.len()).rev() {
+            if let (true, Some(parent)) = (truth.contains(&call), parents[call]) {
+                truth.insert(parent);
+            }
+        }
+        let scored = scored.index(calls.len());
+        let history: Vec<usize> = truth.iter().map(|call| texts[*call]).collect();
+        let output: Vec<Value> = history
+            .iter()
+            .map(|text| json!({"role": "assistant", "content": format!("text {text}")}))
+            .collect();
+        let result = json!({
+            "response": {"output": output},
+            "terminal_response_id": format!("r{scored}"),
+        });
+        rollout.result = Some(result.to_string());
+        let found = selected(std::slice::from_ref(&group), PolicyName::ReturnedHistory);
+        let found = &found.groups[0].rollouts[0];
+        let explanations = explanations(&group, &texts, &history, scored);
+        prop_assert!(explanations.contains(&truth));
+        match found.verdict() {
+            Verdict::Valid => {
+                let calls: BTreeSet<usize> =
+                    found.calls.iter().map(|c| c.as_str()[1..].parse().unwrap()).collect();
+                prop_assert_eq!(explanations, [calls].into());
+            }
+            Verdict::Masked => {
+                let only = found.reasons.iter().all(|r| r.code == Code::AmbiguousEvidence);
+                let first = found.reasons[0].code == Code::AmbiguousEvidence;
+                prop_assert!(only || first, "{:?}", found.reasons);
+            }
+        }
+    }
+
+    /// A result of any shape is judged, never fatal.
+    #[test]
+    fn any_result_is_judged(text in "[\\[\\]{}\",:a-z0-9 ]{0,60}", output in ".{0,40}") {
+        let mut group = chain(2, |i| format!("text {i}"));
+        for result in [text, json!({"response": {"output": [output]}}).to_string()] {
+            group.rollouts[0].result = Some(result);
+            let found = selected(std::slice::from_ref(&group), PolicyName::ReturnedHistory);
+            prop_assert_eq!(found.groups[0].rollouts[0].verdict(), Verdict::Masked);
+        }
+    }
 }
