@@ -102,8 +102,10 @@ pub enum SourceForm {
     Lineage,
     /// A context-compaction trace: one JSON document, one rollout.
     Trace,
-    /// Media, which this version does not read.
+    /// Media flags of calls.
     Media,
+    /// Media tensors, which this version does not read.
+    MediaTensors,
     /// Not a capture.
     Ignored,
 }

@@ -196,6 +196,8 @@ pub struct Call {
     pub entry_digest: Option<Digest32>,
     /// Verbatim JSON text of the extras, routes included; `None` = null.
     pub extras: Option<String>,
+    /// What the worker says of the call's new media; `None` without a media line.
+    pub media: Option<MediaFlags>,
     /// Where the record was read.
     pub origin: Origin,
 }
@@ -205,6 +207,17 @@ impl Call {
     pub fn generation(&self) -> &[u32] {
         &self.token_ids[(self.carry_len as usize).min(self.token_ids.len())..]
     }
+}
+
+/// Media metadata of a call, beside its record (`spec/media.md`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MediaFlags {
+    /// Whether the call brought new media.
+    pub present: bool,
+    /// Whether any of it is a video.
+    pub has_frames: bool,
+    /// SHA-256 of the extras without routes, as compact JSON with sorted keys.
+    pub metadata_digest: Digest32,
 }
 
 /// Mask and log-probability columns of a delta as recorded, `[delta]` each.

@@ -87,7 +87,7 @@ fn form(path: &Path) -> Result<SourceForm> {
         }
         _ if name.ends_with(".lineage.jsonl") => SourceForm::Lineage,
         _ if name.ends_with(".capture.jsonl") => SourceForm::Ignored,
-        Some((_, "safetensors")) if parent == "media" => SourceForm::Media,
+        Some((_, "safetensors")) if parent == "media" => SourceForm::MediaTensors,
         Some((start, "jsonl")) if start.starts_with("staged") => SourceForm::Staged,
         Some((start, "jsonl")) if start.starts_with("receipts") => SourceForm::Receipts,
         Some((start, "jsonl")) if start.starts_with("rollouts") => SourceForm::Rollouts,

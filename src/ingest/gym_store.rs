@@ -253,6 +253,7 @@ impl Reader<'_> {
             raw_columns: None,
             commitment: None,
             entry_digest: entry.stamped_digest(),
+            media: None,
             extras: entry.routed_experts.as_deref().map(routes_only),
             origin: Origin { file: self.name.to_owned(), line },
         });

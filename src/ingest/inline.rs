@@ -177,6 +177,7 @@ fn unplaced(
         raw_columns: None,
         commitment: None,
         entry_digest: None,
+        media: None,
         extras: tokens.routed_experts.map(|routes| routes_only(routes.get())),
         origin: origin.clone(),
     }

@@ -6,6 +6,7 @@ mod inline;
 mod join;
 mod lineage;
 mod lines;
+mod media;
 mod quarantine;
 mod rollouts;
 mod scope;
@@ -17,6 +18,7 @@ use std::fs::File;
 use std::path::PathBuf;
 
 use detect::Found;
+use media::FlagsLine;
 use quarantine::Quarantine;
 use rollouts::RolloutLine;
 use staged::{ReceiptLine, Record};
@@ -47,13 +49,15 @@ pub fn read(sources: &[PathBuf]) -> Result<Ingested> {
     let mut receipts: Vec<ReceiptLine> = Vec::new();
     let mut ledgers: Vec<RolloutManifest> = Vec::new();
     let mut rollouts: Vec<RolloutLine> = Vec::new();
+    let mut media: Vec<FlagsLine> = Vec::new();
     for file in &found {
         match file.form {
             SourceForm::Staged => records.extend(quarantine.parse(file, Record::parse)?),
             SourceForm::Receipts => receipts.extend(quarantine.parse(file, ReceiptLine::parse)?),
             SourceForm::Rollouts => rollouts.extend(quarantine.parse(file, RolloutLine::parse)?),
             SourceForm::Trace => rollouts.extend(read_trace(file, &mut quarantine)?),
-            SourceForm::Media => findings.push(media(file)),
+            SourceForm::Media => media.extend(quarantine.parse(file, FlagsLine::parse)?),
+            SourceForm::MediaTensors => findings.push(tensors(file)),
             SourceForm::Lineage => ledgers.extend(lineage::read(file, &mut quarantine)?),
             // A store is read with its siblings.
             SourceForm::Store | SourceForm::StoreSibling | SourceForm::Ignored => {}
@@ -61,8 +65,9 @@ pub fn read(sources: &[PathBuf]) -> Result<Ingested> {
     }
     let mut scopes = staged::scopes(records, receipts, ledgers, &mut quarantine);
     gym_store::scopes(&found, &mut scopes, &mut quarantine)?;
-    let (groups, more) = join::groups(rollouts, scopes, &mut quarantine);
+    let (mut groups, more) = join::groups(rollouts, scopes, &mut quarantine);
     findings.extend(more);
+    media::attach(media, &mut groups, &mut quarantine);
     let quarantine = quarantine.into_sorted();
     let captured = groups.iter().flat_map(|group| &group.rollouts).any(|rollout| {
         !rollout.calls.is_empty()
@@ -88,7 +93,7 @@ fn read_trace(file: &Found, quarantine: &mut Quarantine) -> Result<Option<Rollou
     })
 }
 
-fn media(file: &Found) -> Finding {
+fn tensors(file: &Found) -> Finding {
     let location = Location { file: Some(file.name.clone()), ..Location::default() };
     Finding::new(Code::MediaNotRead, format!("{} is left out", file.name)).at(location)
 }
@@ -106,7 +111,7 @@ fn nothing(found: &[Found]) -> Error {
 }
 
 fn source(found: Found) -> Result<SourceFile> {
-    let read = !matches!(found.form, SourceForm::Ignored | SourceForm::Media);
+    let read = !matches!(found.form, SourceForm::Ignored | SourceForm::MediaTensors);
     let blake3 = read.then(|| hash(&found)).transpose()?;
     Ok(SourceFile { path: found.name, form: found.form, bytes: found.bytes, blake3 })
 }

@@ -77,6 +77,7 @@ fn call(record: StagedRecord, origin: Origin) -> Result<Call, Rejected> {
             cumulative_hash: record.cumulative_hash,
         }),
         entry_digest: None,
+        media: None,
         extras: record.extras,
         origin,
     })

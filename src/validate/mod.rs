@@ -5,6 +5,7 @@
 
 pub mod group;
 mod ledger;
+mod media;
 mod staged;
 mod store;
 mod values;

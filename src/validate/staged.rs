@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use super::media;
 use super::values::place;
 use super::{Cumulative, Options};
 use crate::archive::{Call, Rollout};
@@ -87,6 +88,8 @@ fn field_of(code: Code) -> Option<&'static str> {
         Code::WrongSchemaVersion => "schema_version",
         Code::WrongDigestVersion => "digest_version",
         Code::WrongExtrasDigestVersion => "extras_digest_version",
+        Code::MediaFlagMismatch => "media_present",
+        Code::MediaMetadataMismatch => "media_metadata_digest",
         Code::InvalidMaskOrder | Code::EmptyGeneration => "token_mask_delta",
         _ => return None,
     })
@@ -226,7 +229,11 @@ fn check_alone(call: &Call, report: &mut Report<'_, '_>) {
 
 fn check_extras(call: &Call, view: &StagedView<'_>, report: &mut Report<'_, '_>) {
     match extras_text_digest(call.extras.as_deref()) {
-        Ok(digest) if digest == view.extras_digest => {}
+        Ok(digest) if digest == view.extras_digest => {
+            if let Some((code, message)) = media::check(call) {
+                report.call(call, code, message);
+            }
+        }
         Ok(digest) => {
             let message = format!(
                 "call {}: its extras give {digest}, the record says {}",

@@ -6,6 +6,7 @@ use sha2::{Digest as _, Sha256};
 use super::canonical::{self, Spelling};
 use super::fields::{Fields, RecordError};
 use super::json::{Dialect, Json};
+use crate::archive::MediaFlags;
 use crate::finding::Code;
 use crate::id::Digest32;
 
@@ -22,12 +23,8 @@ pub struct MediaLine {
     pub scope: String,
     /// The call.
     pub model_call_id: String,
-    /// Whether the call brought new media.
-    pub present: bool,
-    /// Whether any of it is a video.
-    pub has_frames: bool,
-    /// [`metadata_digest`] of the call's extras.
-    pub metadata_digest: Digest32,
+    /// Flags, and [`metadata_digest`] of the call's extras.
+    pub flags: MediaFlags,
 }
 
 impl MediaLine {
@@ -47,9 +44,11 @@ impl MediaLine {
         let read = Self {
             scope,
             model_call_id: fields.identifier("model_call_id")?,
-            present: fields.flag("media_present")?,
-            has_frames: fields.flag("media_has_frames")?,
-            metadata_digest: fields.digest("media_metadata_digest")?,
+            flags: MediaFlags {
+                present: fields.flag("media_present")?,
+                has_frames: fields.flag("media_has_frames")?,
+                metadata_digest: fields.digest("media_metadata_digest")?,
+            },
         };
         fields.finish()?;
         Ok(read)

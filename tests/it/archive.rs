@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use forestctl::archive::{
     self, Archive, Call, CaptureFailure, Commitment, CommittedCall, Completeness, Completion,
-    Group, Ingested, Ledger, Mode, Origin, OutputItem, Quarantined, RawColumns, Rollout,
-    SourceKind,
+    Group, Ingested, Ledger, MediaFlags, Mode, Origin, OutputItem, Quarantined, RawColumns,
+    Rollout, SourceKind,
 };
 use forestctl::error::Kind;
 use forestctl::finding::Code;
@@ -359,7 +359,15 @@ fn call() -> impl Strategy<Value = Call> {
     let ids = (text(), text(), option::of(text()), option::of(text()), any::<bool>());
     let lengths = (any::<[u64; 3]>(), option::of(any::<u64>()));
     let tokens = (vec(any::<u32>(), 0..6), 0u32..6, vec(float(), 0..6), option::of(raw()));
-    let proofs = (option::of(commitment()), option::of(digest()), option::of(extras()));
+    let media = (any::<bool>(), any::<bool>(), digest()).prop_map(
+        |(present, has_frames, metadata_digest)| MediaFlags {
+            present,
+            has_frames,
+            metadata_digest,
+        },
+    );
+    let proofs =
+        (option::of(commitment()), option::of(digest()), option::of(extras()), option::of(media));
     (ids, lengths, tokens, proofs, (text(), any::<u64>())).prop_map(
         |(ids, (lengths, weight_version), tokens, proofs, (file, line))| Call {
             call_id: ids.0.into(),
@@ -378,6 +386,7 @@ fn call() -> impl Strategy<Value = Call> {
             commitment: proofs.0,
             entry_digest: proofs.1,
             extras: proofs.2,
+            media: proofs.3,
             origin: Origin { file, line },
         },
     )

@@ -500,6 +500,7 @@ fn random_forest(links: &[(u16, usize, usize)], order: u64) -> Group {
             raw_columns: None,
             commitment: None,
             entry_digest: None,
+            media: None,
             extras: None,
             origin: Origin::default(),
         });

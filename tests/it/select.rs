@@ -419,6 +419,7 @@ fn chain(n: u64, text: impl Fn(u64) -> String) -> Group {
         raw_columns: None,
         commitment: None,
         entry_digest: None,
+        media: None,
         extras: None,
         origin: Origin::default(),
     });

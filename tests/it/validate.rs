@@ -23,6 +23,7 @@ struct Capture {
     staged: Vec<Value>,
     receipts: Vec<Value>,
     rollouts: Vec<Value>,
+    media: Vec<Value>,
 }
 
 impl Capture {
@@ -36,6 +37,7 @@ impl Capture {
             staged: read("staged.jsonl"),
             receipts: read("receipts.jsonl"),
             rollouts: read("rollouts.jsonl"),
+            media: Vec::new(),
         }
     }
 
@@ -44,6 +46,9 @@ impl Capture {
         fs::write(home.path().join("staged.jsonl"), lines(&self.staged)).unwrap();
         fs::write(home.path().join("receipts.jsonl"), lines(&self.receipts)).unwrap();
         fs::write(home.path().join("rollouts.jsonl"), lines(&self.rollouts)).unwrap();
+        if !self.media.is_empty() {
+            fs::write(home.path().join("media.jsonl"), lines(&self.media)).unwrap();
+        }
         let read = ingest::read(&[home.path().to_owned()]).unwrap();
         // Through the archive, so that what it keeps is enough to prove everything.
         let target = home.path().join("run.forest");
@@ -95,6 +100,7 @@ fn package_cases() -> Vec<(String, Capture, Value)> {
                     "capture_key": receipt["rollout_id"], "reward": 1.0, "result": {},
                 })],
                 receipts: vec![receipt],
+                media: Vec::new(),
             };
             (case["case"].as_str().unwrap().to_owned(), capture, case["expected"].clone())
         })
@@ -308,4 +314,30 @@ fn missing_and_misplaced_records_by_the_words_for_files() {
     renumbered.receipts[1]["schema_version"] = json!(3);
     let codes: Vec<Code> = renumbered.errors().iter().map(|f| f.code).collect();
     assert_eq!(codes.first(), Some(&Code::UnsupportedSchema), "{codes:?}");
+}
+
+#[test]
+fn media_flags_agree_with_what_the_extras_commit_to() {
+    let clean = Capture::seed1();
+    // Digests by hashlib over json.dumps(extras, sort_keys=True, separators=(",", ":")).
+    let null = "74234e98afe7498fb5daf1f36ac2d78acc339464f950703b8c019892f982b90b";
+    let bare = clean.staged.iter().find(|r| r["extras"].is_null()).unwrap();
+    let line = |present: bool, frames: bool, digest: &str| {
+        json!({
+            "rollout_id": bare["rollout_id"], "model_call_id": bare["model_call_id"],
+            "media_present": present, "media_has_frames": frames, "media_metadata_digest": digest,
+        })
+    };
+    let zeros = "0".repeat(64);
+    for (media, code) in [
+        (line(false, false, null), None),
+        (line(true, false, null), Some(Code::MediaFlagMismatch)),
+        (line(false, true, null), Some(Code::MediaFlagMismatch)),
+        (line(false, false, &zeros), Some(Code::MediaMetadataMismatch)),
+        (json!({"rollout_id": "0-0", "model_call_id": "x"}), Some(Code::MalformedMedia)),
+    ] {
+        let capture = Capture { media: vec![media.clone()], ..clean.clone() };
+        let errors = capture.errors();
+        assert_eq!(errors.first().map(|f| f.code), code, "{media}: {errors:#?}");
+    }
 }

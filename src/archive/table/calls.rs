@@ -7,7 +7,7 @@ use arrow::record_batch::RecordBatch;
 use super::columns::{Columns, Draft};
 use super::{Fault, Owner, each};
 use crate::archive::routes::{self, Extras};
-use crate::archive::{Call, Commitment, Mode, Origin, RawColumns};
+use crate::archive::{Call, Commitment, MediaFlags, Mode, Origin, RawColumns};
 use crate::id::{Digest32, GroupId, RolloutId};
 
 /// A call with its place in the capture order of its rollout.
@@ -34,6 +34,7 @@ pub(in crate::archive) fn encode(rows: &[CallRow<'_>]) -> Result<RecordBatch, Ar
     let signed = || calls().map(|call| call.commitment);
     let version = |read: fn(Commitment) -> u64| signed().map(move |c| c.map(read));
     let digest = |read: fn(Commitment) -> Digest32| signed().map(move |c| c.map(read));
+    let media = || calls().map(|call| call.media);
     let raw = || calls().map(|call| call.raw_columns.as_ref());
     let extras: Vec<Option<Extras>> =
         calls().map(|call| call.extras.as_deref().map(routes::take)).collect();
@@ -77,6 +78,9 @@ pub(in crate::archive) fn encode(rows: &[CallRow<'_>]) -> Result<RecordBatch, Ar
         .long_text("extras", extras().map(|e| e.map(|e| e.text.as_str())))
         .bytes("routes", extras().map(|e| e.and_then(|e| e.routes.as_deref())))
         .number_or_null::<UInt64Type>("routes_at", extras().map(|e| e.and_then(|e| e.at)))
+        .flag("media_present", media().map(|m| m.map(|m| m.present)))
+        .flag("media_has_frames", media().map(|m| m.map(|m| m.has_frames)))
+        .digest("media_metadata_digest", media().map(|m| m.map(|m| m.metadata_digest)))?
         .finish()
 }
 
@@ -141,8 +145,24 @@ fn call(row: &Columns<'_>, at: usize) -> Result<Call, Fault> {
         commitment: commitment(row, at)?,
         entry_digest: row.digest("entry_digest", at)?,
         extras,
+        media: media(row, at)?,
         origin: Origin::default(),
     })
+}
+
+/// All of it or nothing.
+fn media(row: &Columns<'_>, at: usize) -> Result<Option<MediaFlags>, Fault> {
+    match (
+        row.flag("media_present", at)?,
+        row.flag("media_has_frames", at)?,
+        row.digest("media_metadata_digest", at)?,
+    ) {
+        (Some(present), Some(has_frames), Some(metadata_digest)) => {
+            Ok(Some(MediaFlags { present, has_frames, metadata_digest }))
+        }
+        (None, None, None) => Ok(None),
+        _ => Err("only some of the media columns are there".to_owned()),
+    }
 }
 
 /// All of it or nothing.

@@ -273,6 +273,7 @@ fn archived_calls_give_the_same_digests() {
             cumulative_hash: EMPTY_EXTRAS_DIGEST,
         }),
         entry_digest: None,
+        media: None,
         extras: None,
         origin: Origin::default(),
     };
