@@ -122,6 +122,21 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -s h -l 
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -s V -l version -d 'Print version'
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l model -d 'Hugging Face model directory: config.json and safetensors' -r -F
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -s o -l output -d 'The checkpoint directory to write' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l reference-model -d 'Model of the KL term' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l prev-model -d 'Model that previous log-probabilities are taken from, instead of --model' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l kl-coef -d 'Coefficient of the KL term [default: 0.01 with --reference-model, else 0]' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l lr -d 'Learning rate' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l weight-decay -d 'Decoupled weight decay of every parameter' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l max-grad-norm -d 'Scale gradients down to this global norm' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l betas -d 'Decay of the first and second moment' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l dtype -d 'Number format of computation and checkpoint [default: the model\'s own]' -r -f -a "float64\t'Everything in float64, also norms, rotary tables and softmax'
+float32\t'Everything in float32'
+bfloat16\t'Products in bfloat16; norms, softmax, main weights and optimizer in float32'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l device -d 'cpu, cuda, or cuda:INDEX' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l seed -d 'Seed of libtorch\'s generator; a step draws nothing from it' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l config -d 'NeMo-RL YAML whose sections loss_fn and grpo are read; flags come first' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l dump-gradients -d 'Also write the gradients before clipping, as safetensors' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l dump-logprobs -d 'Also write the rows\' log-probabilities before the update, as safetensors' -r -F
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l format -d 'How results are printed on stdout: human, json, jsonl, or csv' -r -f -a "human\t'For reading; not stable'
 json\t'One versioned JSON document'
 jsonl\t'One JSON object per item and line'
@@ -130,10 +145,10 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l color -d 'W
 always\t'Always'
 never\t'Never'"
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -s j -l jobs -d 'Worker threads; 0 means one per core. Results are the same bytes for any number' -r
-complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l force -d 'Replace an existing checkpoint'
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l force -d 'Replace existing outputs'
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -s q -l quiet -d 'Say only what is asked for; exit codes stay'
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -s v -l verbose -d 'Log what is being done; twice for details'
-complete -c forestctl -n "__fish_forestctl_using_subcommand step" -s h -l help -d 'Print help'
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -s V -l version -d 'Print version'
 complete -c forestctl -n "__fish_forestctl_using_subcommand completions" -l format -d 'How results are printed on stdout: human, json, jsonl, or csv' -r -f -a "human\t'For reading; not stable'
 json\t'One versioned JSON document'

@@ -163,6 +163,21 @@ _arguments "${_arguments_options[@]}" : \
 '--model=[Hugging Face model directory\: config.json and safetensors]:DIR:_files' \
 '-o+[The checkpoint directory to write]:CKPT:_files' \
 '--output=[The checkpoint directory to write]:CKPT:_files' \
+'--reference-model=[Model of the KL term]:DIR:_files' \
+'--prev-model=[Model that previous log-probabilities are taken from, instead of --model]:DIR:_files' \
+'--kl-coef=[Coefficient of the KL term \[default\: 0.01 with --reference-model, else 0\]]:X:_default' \
+'--lr=[Learning rate]:X:_default' \
+'--weight-decay=[Decoupled weight decay of every parameter]:X:_default' \
+'--max-grad-norm=[Scale gradients down to this global norm]:X:_default' \
+'--betas=[Decay of the first and second moment]:B1,B2:_default' \
+'--dtype=[Number format of computation and checkpoint \[default\: the model'\''s own\]]:DTYPE:((float64\:"Everything in float64, also norms, rotary tables and softmax"
+float32\:"Everything in float32"
+bfloat16\:"Products in bfloat16; norms, softmax, main weights and optimizer in float32"))' \
+'--device=[cpu, cuda, or cuda\:INDEX]:DEVICE:_default' \
+'--seed=[Seed of libtorch'\''s generator; a step draws nothing from it]:N:_default' \
+'--config=[NeMo-RL YAML whose sections loss_fn and grpo are read; flags come first]:YAML:_files' \
+'--dump-gradients=[Also write the gradients before clipping, as safetensors]:FILE:_files' \
+'--dump-logprobs=[Also write the rows'\'' log-probabilities before the update, as safetensors]:FILE:_files' \
 '--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
 json\:"One versioned JSON document"
 jsonl\:"One JSON object per item and line"
@@ -172,13 +187,13 @@ always\:"Always"
 never\:"Never"))' \
 '-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
 '--jobs=[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
-'--force[Replace an existing checkpoint]' \
+'--force[Replace existing outputs]' \
 '(-v --verbose)-q[Say only what is asked for; exit codes stay]' \
 '(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
 '*-v[Log what is being done; twice for details]' \
 '*--verbose[Log what is being done; twice for details]' \
-'-h[Print help]' \
-'--help[Print help]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
 '-V[Print version]' \
 '--version[Print version]' \
 ':rows -- The rows directory:_files' \

@@ -28,7 +28,7 @@ const PART_BYTES: usize = 64 << 20;
 /// The quarantine within an archive.
 pub(super) const QUARANTINE: &str = "quarantine.jsonl";
 
-/// What [`write`] put in place.
+/// What [`write()`] put in place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Summary {
     /// Totals.

@@ -1,1 +1,74 @@
-fn main() {}
+//! `forestctl-step`: the learner. `forestctl step` finds and runs it.
+
+#[path = "../learner/mod.rs"]
+mod learner;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use forestctl::cli::step::{StepArgs, main as converse, progress};
+use forestctl::cli::ui::Ui;
+use forestctl::error::{Error, Result};
+use forestctl::id::Digest32;
+use forestctl::output::AtomicDir;
+use forestctl::rows::{self, MANIFEST};
+use forestctl::step::model::Architecture;
+use forestctl::step::report::StepReport;
+use learner::{Models, checkpoint};
+
+fn main() -> ExitCode {
+    ExitCode::from(converse(std::env::args_os(), step))
+}
+
+fn step(args: &StepArgs, threads: usize, ui: &Ui) -> Result<StepReport> {
+    // Refused now rather than after the work; what is written later appears whole.
+    drop(AtomicDir::create(&args.output, args.force)?);
+    let dumps = [&args.dump_gradients, &args.dump_logprobs];
+    let existing = |file: &&PathBuf| file.symlink_metadata().is_ok();
+    if let Some(file) = dumps.into_iter().flatten().find(existing).filter(|_| !args.force) {
+        return Err(Error::usage(format!("{} already exists", file.display()))
+            .help("Choose another file, or replace it with --force"));
+    }
+    let mut rows = rows::read(&args.rows)?;
+    let digest = digest(&args.rows)?;
+    let architecture = Architecture::read(&args.model.join("config.json"))?;
+    let settings = args.settings(&rows.manifest.provenance, architecture.dtype.as_deref(), ui)?;
+    warn_of_long_rows(&rows.rows, &architecture, ui);
+    if let Ok(threads @ 1..) = i32::try_from(threads) {
+        tch::set_num_threads(threads);
+    }
+
+    let models = Models {
+        policy: &args.model,
+        previous: args.prev_model.as_deref(),
+        reference: args.reference_model.as_deref(),
+    };
+    let progress = progress(ui);
+    let trained = learner::run(&mut rows.rows, models, &settings, &progress)?;
+    let draft = AtomicDir::create(&args.output, args.force)?;
+    checkpoint::write(draft.path(), &args.model, &trained, &settings, digest)?;
+    if let Some(file) = &args.dump_gradients {
+        checkpoint::write_gradients(file, &trained.policy, args.force)?;
+    }
+    if let Some(file) = &args.dump_logprobs {
+        checkpoint::write_logprobs(file, &rows.rows, &trained, args.force)?;
+    }
+    draft.publish()?;
+    Ok(trained.report)
+}
+
+/// BLAKE3 of `rows.json`, which itself holds that of every part.
+fn digest(rows: &Path) -> Result<Digest32> {
+    let path = rows.join(MANIFEST);
+    let text = std::fs::read(&path).map_err(|e| Error::io("cannot read", path, e))?;
+    Ok(Digest32(*blake3::hash(&text).as_bytes()))
+}
+
+fn warn_of_long_rows(rows: &[rows::Row], architecture: &Architecture, ui: &Ui) {
+    let longest = rows.iter().map(|row| row.input_ids.len()).max().unwrap_or_default();
+    if let Some(limit) = architecture.max_position_embeddings.filter(|limit| longest > *limit) {
+        ui.say(format!(
+            "warning: the longest row has {longest} tokens, and the model is meant for {limit}"
+        ));
+    }
+}

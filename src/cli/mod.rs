@@ -26,7 +26,7 @@ pub mod validate;
 
 use std::ffi::OsString;
 
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use crate::error::{Error, Kind};
 use ui::{ColorChoice, Format, Tone, Ui};
@@ -114,18 +114,27 @@ pub fn command() -> clap::Command {
 
 /// Parses, runs, and returns the exit code; errors are shown on stderr.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
-    let cli = match command().try_get_matches_from(args).and_then(|m| Cli::from_arg_matches(&m)) {
-        Ok(cli) => cli,
-        Err(error) => {
-            let _ = error.print();
-            return if error.use_stderr() { Exit::Failed as u8 } else { Exit::Fine as u8 };
-        }
-    };
-    let ui = Ui::new(cli.global.format, cli.global.color, cli.global.quiet);
-    log_to_stderr(cli.global.verbose);
+    match parse::<Cli>(args) {
+        Ok(cli) => converse(&cli.global, |ui| cli.command.run(ui)),
+        Err(exit) => exit,
+    }
+}
+
+/// Parses, or shows help or the mistake and returns the exit code.
+fn parse<C: Parser>(args: impl IntoIterator<Item = OsString>) -> Result<C, u8> {
+    C::try_parse_from(args).map_err(|error| {
+        let _ = error.print();
+        if error.use_stderr() { Exit::Failed as u8 } else { Exit::Fine as u8 }
+    })
+}
+
+/// Settles what all commands share, runs one, and returns the exit code.
+fn converse(global: &Global, run: impl FnOnce(&Ui) -> Result<Exit, Error>) -> u8 {
+    let ui = Ui::new(global.format, global.color, global.quiet);
+    log_to_stderr(global.verbose);
     // A pool already built is a test's; the order of results never depends on it.
-    let _ = rayon::ThreadPoolBuilder::new().num_threads(cli.global.jobs).build_global();
-    match cli.command.run(&ui) {
+    let _ = rayon::ThreadPoolBuilder::new().num_threads(global.jobs).build_global();
+    match run(&ui) {
         Ok(exit) => exit as u8,
         Err(error) => {
             let exit = exit_of(&error);

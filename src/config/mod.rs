@@ -1,5 +1,8 @@
 //! Settings of the later stages as plain values.
 
+pub mod loss;
+pub mod recipe;
+
 use std::num::NonZeroU32;
 
 use serde::{Deserialize, Serialize};

@@ -49,6 +49,9 @@ impl Lines {
         self.number += 1;
         if bytes.last() == Some(&b'\n') {
             bytes.pop();
+            if bytes.last() == Some(&b'\r') {
+                bytes.pop();
+            }
         } else if bytes.len() > self.limit {
             self.skip_to_line_end()?;
             return Ok(Some(Err(Unreadable {
@@ -153,7 +156,7 @@ mod tests {
 
     #[test]
     fn compressed_or_not_the_lines_are_the_same() {
-        let text = b"one\n\n  \ntwo\nthree";
+        let text = b"one\n\n  \ntwo\r\nthree";
         let expected = vec![(1, Ok("one".into())), (4, Ok("two".into())), (5, Ok("three".into()))];
         let mut gz = flate2::write::GzEncoder::new(Vec::new(), Default::default());
         gz.write_all(text).unwrap();

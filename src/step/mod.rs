@@ -1,1 +1,13 @@
-//! (in progress)
+//! Step: rows become one optimizer update and a checkpoint.
+//!
+//! This is the part that decides *what* is computed: the architecture behind a `config.json`, the
+//! loss of a token and its derivative, filters, metrics, settings. The program `forestctl-step`,
+//! built with the feature `torch`, computes it on tensors.
+
+pub mod batch;
+pub mod loss;
+pub mod metrics;
+pub mod model;
+pub mod report;
+pub mod sequence_error;
+pub mod settings;

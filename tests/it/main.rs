@@ -10,6 +10,8 @@ mod ingest;
 mod rows;
 mod select;
 mod select_cli;
+#[cfg(feature = "torch")]
+mod step;
 mod validate;
 mod wire_staged;
 mod wire_store;

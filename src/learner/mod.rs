@@ -1,0 +1,14 @@
+//! The tensor side of `step`: [`run`] is where to start reading.
+//!
+//! These files belong to the program `forestctl-step` (and to its tests), not to the library: code
+//! that calls libtorch would make every program that links the library need it. What they compute
+//! is decided in [`forestctl::step`].
+
+pub mod checkpoint;
+pub mod decoder;
+pub mod optim;
+pub mod parameters;
+pub mod run;
+pub mod tensor;
+
+pub use run::{Models, run};

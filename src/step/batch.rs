@@ -1,0 +1,148 @@
+//! Rows as the step sees them: which tokens carry loss, which rows still train, and the normaliser.
+
+use crate::error::{Error, Result};
+use crate::rows::Row;
+
+/// The rows of one optimizer step.
+#[derive(Clone, Debug)]
+pub struct Batch<'a> {
+    rows: &'a [Row],
+    targets: Vec<Vec<usize>>,
+}
+
+impl<'a> Batch<'a> {
+    /// Takes rows with the masks and advantages that they carry. Rows that contradict themselves
+    /// are refused as a corrupt file.
+    pub fn new(rows: &'a [Row]) -> Result<Self> {
+        Ok(Self { rows, targets: rows.iter().map(targets_of).collect::<Result<_>>()? })
+    }
+
+    /// All rows, in order; every other accessor counts as these do.
+    pub fn rows(&self) -> &'a [Row] {
+        self.rows
+    }
+
+    /// Token positions of row `i` that carry loss if the row trains; none is position 0.
+    pub fn targets(&self, i: usize) -> &[usize] {
+        &self.targets[i]
+    }
+
+    /// Whether row `i` trains.
+    pub fn trains(&self, i: usize) -> bool {
+        self.rows[i].sample_mask == 1.0
+    }
+
+    /// Rows that have something to compute: they train and own at least one token.
+    pub fn active(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.rows.len()).filter(|&i| self.trains(i) && !self.targets[i].is_empty())
+    }
+
+    /// N: retained valid tokens, the normaliser of loss and diagnostics (rule 121).
+    pub fn valid_tokens(&self) -> u64 {
+        self.active().map(|i| self.targets[i].len() as u64).sum()
+    }
+
+    /// Rows that train.
+    pub fn valid_rows(&self) -> u64 {
+        (0..self.rows.len()).filter(|&i| self.trains(i)).count() as u64
+    }
+}
+
+fn targets_of(row: &Row) -> Result<Vec<usize>> {
+    let corrupt = |what: String| {
+        Error::format(format!("row {} {what}", row.row_id))
+            .help("Build the rows again from the archive")
+    };
+    let tokens = row.input_ids.len();
+    if row.loss_mask.len() != tokens || row.generation_logprobs.len() != tokens {
+        return Err(corrupt(format!(
+            "has {tokens} tokens, {} mask entries and {} log-probabilities; they must agree",
+            row.loss_mask.len(),
+            row.generation_logprobs.len()
+        )));
+    }
+    if row.sample_mask != 0.0 && row.sample_mask != 1.0 {
+        return Err(corrupt(format!("has sample_mask {}; it must be 0 or 1", row.sample_mask)));
+    }
+    if !row.advantage.is_finite() {
+        return Err(corrupt(format!("has advantage {}; it must be finite", row.advantage)));
+    }
+    let mut targets = Vec::new();
+    for (position, &mask) in row.loss_mask.iter().enumerate() {
+        match (mask, position) {
+            (0, _) => {}
+            (1, 0) => {
+                return Err(corrupt(
+                    "carries loss on its first token, which nothing predicts".into(),
+                ));
+            }
+            (1, _) => targets.push(position),
+            _ => return Err(corrupt(format!("has loss_mask {mask}; it must be 0 or 1"))),
+        }
+    }
+    if row.sample_mask == 1.0
+        && let Some(&bad) = targets.iter().find(|&&t| row.generation_logprobs[t].is_nan())
+    {
+        return Err(corrupt(format!("has no log-probability at its trained token {bad}")));
+    }
+    Ok(targets)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn row(id: &str, loss_mask: &[u8]) -> Row {
+        Row {
+            row_id: id.to_owned(),
+            group_id: "p".into(),
+            rollout_id: Some(id.split("_s").next().unwrap_or(id).into()),
+            slot: Some(0),
+            group_size: 1,
+            segment: 0,
+            segment_count: 1,
+            is_execution_padding: false,
+            uses_borrowed_input: false,
+            input_ids: vec![1; loss_mask.len()],
+            loss_mask: loss_mask.to_vec(),
+            generation_logprobs: vec![0.0; loss_mask.len()],
+            spans: Vec::new(),
+            reward: Some(1.0),
+            advantage: 1.0,
+            sample_mask: 1.0,
+            truncated: false,
+            mask_reason: None,
+            routes: None,
+        }
+    }
+
+    #[test]
+    fn counts_follow_the_masks() {
+        let rows = [row("a_s0", &[0, 1, 0, 1]), row("b_s0", &[0, 0, 1]), row("c_s0", &[0, 0])];
+        let batch = Batch::new(&rows).unwrap();
+        assert_eq!((batch.valid_tokens(), batch.valid_rows()), (3, 3));
+        assert_eq!(batch.active().collect::<Vec<_>>(), [0, 1]);
+        let rows = rows.map(|row| Row { sample_mask: f32::from(row.row_id != "a_s0"), ..row });
+        let batch = Batch::new(&rows).unwrap();
+        assert_eq!((batch.valid_tokens(), batch.valid_rows()), (1, 2));
+    }
+
+    #[test]
+    fn rows_that_contradict_themselves_are_refused() {
+        type Break = fn(&mut Row);
+        let cases: [(Break, &str); 6] = [
+            (|r| r.loss_mask[0] = 1, "first token"),
+            (|r| r.loss_mask[1] = 2, "loss_mask 2"),
+            (|r| r.loss_mask.truncate(1), "1 mask entries"),
+            (|r| r.sample_mask = 0.5, "sample_mask 0.5"),
+            (|r| r.advantage = f64::NAN, "advantage NaN"),
+            (|r| r.generation_logprobs[1] = f32::NAN, "token 1"),
+        ];
+        for (break_it, word) in cases {
+            let mut broken = row("a_s0", &[0, 1]);
+            break_it(&mut broken);
+            let error = Batch::new(std::slice::from_ref(&broken)).unwrap_err();
+            assert!(error.to_string().contains(word), "{error}");
+        }
+    }
+}

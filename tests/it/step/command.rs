@@ -1,0 +1,185 @@
+//! `forestctl step` as a program.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use forestctl::config::{BatchSettings, GrpoSettings};
+use forestctl::rows::{Counts, GroupRows, Provenance, RowsManifest, write};
+use serde_json::Value;
+
+use super::fixture::{close, expected, expected_tensors, model, relative_distance, rows, tensors};
+
+/// Writes the reference rows as a rows directory.
+fn rows_directory(dir: &Path) {
+    let rows = rows();
+    let groups = rows.chunk_by(|a, b| a.group_id == b.group_id).map(|rows| GroupRows {
+        group_id: rows[0].group_id.clone(),
+        rollouts: 4,
+        valid_rollouts: 4,
+        weight_version: None,
+        row_ids: rows.iter().map(|row| row.row_id.clone()).collect(),
+    });
+    let manifest = RowsManifest {
+        format: forestctl::rows::manifest::FORMAT,
+        tool: String::new(),
+        provenance: Provenance {
+            archive: None,
+            policy: "returned_history".to_owned(),
+            assume_complete: false,
+            batch: BatchSettings::default(),
+            grpo: GrpoSettings::default(),
+        },
+        row_multiple: 1,
+        counts: Counts::default(),
+        groups: groups.collect(),
+        dropped_groups: Vec::new(),
+        lengths: Vec::new(),
+        parts: Vec::new(),
+    };
+    write(dir, false, manifest, &rows).unwrap();
+}
+
+fn forestctl(args: &[&str], at: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forestctl"));
+    command.args(["--jobs", "1"]).args(args).current_dir(at).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_step_prints_json_and_writes_checkpoint_and_dumps() {
+    let home = tempfile::tempdir().unwrap();
+    rows_directory(&home.path().join("rows"));
+    let policy = model("tiny-qwen3");
+    let policy = policy.to_str().unwrap();
+    let args = [
+        "--format",
+        "json",
+        "step",
+        "rows",
+        "--model",
+        policy,
+        "-o",
+        "ckpt",
+        "--dtype",
+        "float64",
+        "--lr",
+        "1e-3",
+        "--dump-gradients",
+        "g.safetensors",
+        "--dump-logprobs",
+        "p.safetensors",
+    ];
+    let output = forestctl(&args, home.path());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&report["schema_version"], &report["loss_tokens"]), (&1.into(), &1027.into()));
+    let step = &expected()["step"]["f64"];
+    for key in ["loss", "grad_norm"] {
+        close(report[key].as_f64().unwrap(), step[key].as_f64().unwrap(), 1e-10, key);
+    }
+    let entropy = expected()["metrics"]["prev_self_f64"]["approx_entropy"].as_f64().unwrap();
+    close(report["metrics"]["approx_entropy"].as_f64().unwrap(), entropy, 1e-10, "entropy");
+
+    let found = tensors(&home.path().join("g.safetensors"));
+    for (name, grad) in expected_tensors("grads_base_prev_self_f64") {
+        assert!(relative_distance(&found[&name], &grad) <= 1e-10, "{name}");
+    }
+    let found = tensors(&home.path().join("ckpt/model.safetensors"));
+    for (name, weight) in expected_tensors("weights_after_step_f64") {
+        assert!(relative_distance(&found[&name], &weight) <= 1e-10, "{name}");
+    }
+    let found = tensors(&home.path().join("p.safetensors"));
+    let first = &rows()[0];
+    let positions = &found[&format!("{}/positions", first.row_id)];
+    assert_eq!(positions.len(), first.loss_tokens());
+    assert_eq!(found[&format!("{}/previous", first.row_id)].len(), positions.len());
+
+    let again = forestctl(&args, home.path());
+    assert_eq!(again.status.code(), Some(2));
+    assert!(text(&again.stderr).contains("ckpt already exists"), "{}", text(&again.stderr));
+    let forced = forestctl(&[&args[..], &["--force"]].concat(), home.path());
+    assert_eq!(forced.stdout, output.stdout);
+    assert_eq!(tensors(&home.path().join("ckpt/model.safetensors")), {
+        forestctl(&[&args[..], &["--force"]].concat(), home.path());
+        tensors(&home.path().join("ckpt/model.safetensors"))
+    });
+}
+
+#[test]
+fn mistakes_exit_2_with_advice_and_leave_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    rows_directory(&home.path().join("rows"));
+    let policy = model("tiny-qwen3");
+    let policy = policy.to_str().unwrap();
+    std::fs::write(home.path().join("bad.yaml"), "loss_fn: {ratio_clip_maxi: 1}").unwrap();
+    let cases: [(&[&str], &str); 6] = [
+        (&["--model", "nowhere"], "nowhere"),
+        (&["--model", policy, "--kl-coef", "0.1"], "--reference-model"),
+        (&["--model", policy, "--config", "bad.yaml"], "Did you mean ratio_clip_max?"),
+        (&["--model", policy, "--device", "cuda"], "--device cuda"),
+        (&["--model", policy, "--device", "tpu"], "expected cpu, cuda or cuda:INDEX"),
+        (&["--model", policy, "--betas", "0.9"], "such as 0.9,0.999"),
+    ];
+    for (flags, word) in cases {
+        let args = [&["step", "rows", "-o", "ckpt"], flags].concat();
+        let output = forestctl(&args, home.path());
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{flags:?}: {stderr}");
+        assert!(stderr.contains(word), "{flags:?}: {stderr}");
+        let mut left: Vec<_> = std::fs::read_dir(home.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        left.sort();
+        assert_eq!(left, ["bad.yaml", "rows"], "{flags:?}");
+    }
+}
+
+#[test]
+fn the_yaml_of_a_run_sets_the_loss() {
+    let home = tempfile::tempdir().unwrap();
+    rows_directory(&home.path().join("rows"));
+    let yaml = "loss_fn: {use_importance_sampling_correction: true}\n\
+                grpo: {seq_logprob_error_threshold: 1.168438, num_prompts_per_step: 6}\n\
+                cluster: {num_nodes: 1}\n";
+    std::fs::write(home.path().join("run.yaml"), yaml).unwrap();
+    let policy = model("tiny-qwen3");
+    let args = [
+        "step",
+        "rows",
+        "--model",
+        policy.to_str().unwrap(),
+        "-o",
+        "ckpt",
+        "--dtype",
+        "float64",
+        "--config",
+        "run.yaml",
+        "--format",
+        "json",
+    ];
+    let output = forestctl(&args, home.path());
+    let stderr = text(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    assert!(stderr.contains("cluster, grpo.num_prompts_per_step"), "{stderr}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let filtered = &report["metrics"]["sequence_error"]["masked_rollouts"];
+    assert_eq!(filtered, &serde_json::json!(["p04_g3"]));
+    assert_eq!(report["loss_tokens"], 967);
+    let base = &expected()["filtered_losses_base_prev_self"]["seq_error_1.168438"]["loss"];
+    assert_ne!(report["loss"], *base, "importance weights change the loss");
+}
+
+/// `forestctl` needs no libtorch, whatever features it was built with.
+#[test]
+fn the_main_program_links_no_libtorch() {
+    let linked = |program: &str| {
+        let output = Command::new("ldd").arg(program).output().unwrap();
+        text(&output.stdout).contains("libtorch_cpu")
+    };
+    assert!(!linked(env!("CARGO_BIN_EXE_forestctl")));
+    assert!(linked(env!("CARGO_BIN_EXE_forestctl-step")));
+}

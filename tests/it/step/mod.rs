@@ -1,0 +1,12 @@
+//! The learner against the closed-loop reference data.
+
+#![allow(clippy::unwrap_used)]
+
+mod command;
+mod fixture;
+#[path = "../../../src/learner/mod.rs"]
+#[allow(dead_code, unused_imports)]
+mod learner;
+mod logprobs;
+mod losses;
+mod update;
