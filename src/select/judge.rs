@@ -60,7 +60,8 @@ pub fn judge(
     let invalid = settings.invalid.get(&rollout.rollout_id);
     // A group that is inconsistent is dropped as a whole, and says so itself.
     if let Some(&code) = invalid.filter(|code| **code != Code::InconsistentGroup) {
-        let message = format!("validation proved the capture wrong: {}", code.summary());
+        let message =
+            format!("validation found {code}; `forestctl validate` names the calls and fields");
         problems.push(Problem::new(code, Vec::new(), message));
     }
     problems.extend(capture(rollout, &choice, &index));

@@ -198,6 +198,37 @@ fn equal_answers_are_told_apart_by_what_follows_or_by_the_scored_response_and_el
 }
 
 #[test]
+fn content_names_the_scored_call_when_no_id_does() {
+    let silent = |id: &str| {
+        Case::of("staged-v2", id)
+            .edit(|result| {
+                result.as_object_mut().unwrap().remove("terminal_response_id");
+                result["response"]["id"] = json!("resp_of_the_harness");
+            })
+            .with(|rollout| rollout.ledger.terminal_call_id = None)
+    };
+    for policy in POLICIES {
+        for (id, last) in [("p01_g1", 3), ("p01_g3", 3), ("p03_g0", 6)] {
+            let case = silent(id);
+            let scored = &case.group.rollouts[0].ledger.committed[last].call_id;
+            assert_eq!(case.selection(policy).terminal.as_ref(), Some(scored), "{id}");
+        }
+        // The last stretch is two generations: capture order is no witness.
+        let twins = silent("p06_g3");
+        let found = twins.selection(policy);
+        assert_eq!((found.terminal, found.reasons[0].code), (None, Code::UnattributedTerminal));
+        // The receipt's own attribution is one.
+        let recorded = Case::of("staged-v2", "p06_g3").edit(|result| {
+            result.as_object_mut().unwrap().remove("terminal_response_id");
+            result["response"].as_object_mut().unwrap().remove("id");
+        });
+        let scored = recorded.group.rollouts[0].ledger.terminal_call_id.clone();
+        assert!(scored.is_some());
+        assert_eq!(recorded.selection(policy).terminal, scored);
+    }
+}
+
+#[test]
 fn tampered_histories_are_errors_that_mask() {
     let of = |id| Case::of("staged-v2", id);
     let text = |item: &mut Value, text: &str| item["content"][0]["text"] = json!(text);

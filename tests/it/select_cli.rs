@@ -116,7 +116,9 @@ fn build_rows_prints_its_counts_and_writes_what_read_reads() {
     );
     let opened = archive::Archive::open(&place.path("run.forest")).unwrap();
     assert_eq!(read.manifest.provenance.archive, Some(opened.digest()));
-    assert_eq!(read.rows.len(), 36);
+    let groups = crate::closed_loop::groups("staged-v3");
+    let selection = crate::closed_loop::selected(&groups, PolicyName::ReturnedHistory);
+    assert_eq!(read.rows, rows::build(&groups, &selection, 4, &Default::default()).rows);
     assert!(read.rows.iter().all(|row| row.inconsistency().is_none()));
     let parquet: Vec<_> = walk(&place.path("rows"));
     assert_eq!(parquet, ["rows.json", "rows/part-00000.parquet"]);
