@@ -1,7 +1,5 @@
 //! One integration binary; a module per area.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-// Helpers outside test functions may unwrap too: a failure is the test's.
-#![allow(clippy::unwrap_used)]
 
 mod archive;
 mod closed_loop;
