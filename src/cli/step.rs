@@ -295,10 +295,8 @@ fn human(args: &StepArgs, report: &StepReport, ui: &Ui) -> String {
         means.approx_entropy,
     );
     if metrics.kl_coefficient != 0.0 {
-        text += &format!(
-            ", KL to the reference {:.6} x {}",
-            means.kl_penalty, metrics.kl_coefficient
-        );
+        text +=
+            &format!(", KL to the reference {:.6} x {}", means.kl_penalty, metrics.kl_coefficient);
     }
     text.push('\n');
     if means.minus_infinity_tokens > 0 {
