@@ -3,9 +3,9 @@
 
     tests/checkpoint_opens.py CKPT ROWS [--forestctl target/release/forestctl]
 
-A second step from the checkpoint in float64 tells, through --dump-logprobs, what forestctl makes
-of the written weights; transformers computes the same tokens in float32 and float64 from the same
-directory. Exit status: 0 when they agree, 1 when they do not, 77 (said aloud) when this Python has
+A second step from the checkpoint's model files in float64 tells, through --dump-logprobs, what
+forestctl makes of the written weights; transformers computes the same tokens in float32 and
+float64 from the checkpoint. Exit status: 0 when they agree, 1 when they do not, 77 (said aloud) when this Python has
 no torch, transformers or safetensors.
 """
 
@@ -36,8 +36,13 @@ def main() -> int:
         return SKIPPED
 
     with tempfile.TemporaryDirectory() as folder:
-        dump = pathlib.Path(folder) / "logprobs.safetensors"
-        command = [args.forestctl, "--quiet", "step", args.rows, "--model", args.checkpoint]
+        # The model alone: with its optimizer state, a step would continue from the float32 originals
+        # of bfloat16 weights.
+        model, dump = pathlib.Path(folder) / "model", pathlib.Path(folder) / "logprobs.safetensors"
+        model.mkdir()
+        for file in [args.checkpoint / "config.json", *args.checkpoint.glob("model*.safetensors*")]:
+            (model / file.name).symlink_to(file.resolve())
+        command = [args.forestctl, "--quiet", "step", args.rows, "--model", model]
         command += ["--output", f"{folder}/next", "--dtype", "float64", "--dump-logprobs", dump]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         dumped = load_file(dump)

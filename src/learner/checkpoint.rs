@@ -11,7 +11,7 @@ use forestctl::step::batch::Batch;
 use forestctl::step::model::weights::MODEL;
 use forestctl::step::report::StepReport;
 use forestctl::step::settings::{Dtype, StepSettings};
-use safetensors::tensor::TensorView;
+use safetensors::tensor::{SafeTensorError, TensorView, serialize_to_file};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tch::{Device, Tensor};
@@ -153,7 +153,8 @@ pub fn write_tensors(
     shards.push(&tensors[start..]);
     let write = |name: &str, shard| {
         let path = dir.join(name);
-        fs::write(&path, serialize(shard)?).map_err(|e| Error::io("cannot write", path, e))
+        with_views(shard, |views, metadata| serialize_to_file(views, metadata, &path))
+            .map_err(|e| Error::format(format!("cannot write {}", path.display())).because(e))
     };
     if let [only] = shards[..] {
         return write(&format!("{stem}.safetensors"), only);
@@ -170,6 +171,16 @@ pub fn write_tensors(
 }
 
 fn serialize(tensors: &[(String, Tensor)]) -> Result<Vec<u8>> {
+    with_views(tensors, |views, metadata| safetensors::serialize(views, metadata))
+}
+
+type Metadata = Option<HashMap<String, String>>;
+
+/// Copies tensors off their device and has them written.
+fn with_views<T>(
+    tensors: &[(String, Tensor)],
+    write: impl FnOnce(Vec<(&String, TensorView)>, Metadata) -> Result<T, SafeTensorError>,
+) -> Result<T> {
     let failed = |e| Error::format("cannot write safetensors").because(e);
     let stored = tensors.iter().map(|(_, t)| to_bytes(t)).collect::<Result<Vec<_>>>()?;
     let views = tensors
@@ -181,7 +192,7 @@ fn serialize(tensors: &[(String, Tensor)]) -> Result<Vec<u8>> {
         .collect::<Result<Vec<_>>>()?;
     // Loaders of the transformers library ask for this key.
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-    safetensors::serialize(views, Some(metadata)).map_err(failed)
+    write(views, Some(metadata)).map_err(failed)
 }
 
 /// The model's own `config.json`, with the number format that the weights now have.

@@ -53,24 +53,24 @@ pub fn open_device(choice: DeviceChoice, seed: u64) -> Result<Device> {
 /// kernels with them.
 fn load_cuda(index: u32) -> Result<()> {
     use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
-    let missing = |message: String| {
-        Error::missing(message).help(
-            "Point LD_LIBRARY_PATH at the torch/lib folder of a CUDA build of torch 2.11.0, or \
-             use --device cpu",
-        )
-    };
+    let help = "Point LD_LIBRARY_PATH at the torch/lib folder of a CUDA build of torch 2.11.0, or \
+                use --device cpu";
     // SAFETY: loading runs libtorch's own initialisers, which expect to be run this way.
     let library = unsafe { Library::open(Some("libtorch_cuda.so"), RTLD_NOW | RTLD_GLOBAL) };
     let library = library.map_err(|e| {
-        missing("--device cuda: libtorch_cuda.so cannot be loaded".into()).because(e)
+        Error::missing("--device cuda: libtorch_cuda.so cannot be loaded").because(e).help(help)
     })?;
     // Its kernels stay registered for the life of the process.
     std::mem::forget(library);
     let devices = tch::Cuda::device_count();
-    if !tch::Cuda::is_available() || devices <= i64::from(index) {
-        return Err(missing(format!(
+    if !tch::Cuda::is_available() || devices <= 0 {
+        return Err(Error::missing("--device cuda: libtorch finds no CUDA device").help(help));
+    }
+    if devices <= i64::from(index) {
+        return Err(Error::missing(format!(
             "--device cuda:{index}: libtorch finds {devices} CUDA devices on this machine"
-        )));
+        ))
+        .help("Devices are counted from 0"));
     }
     Ok(())
 }

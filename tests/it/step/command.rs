@@ -173,6 +173,34 @@ fn the_yaml_of_a_run_sets_the_loss() {
     assert_ne!(report["loss"], *base, "importance weights change the loss");
 }
 
+/// Without the learner, the error names the command that builds it.
+#[test]
+fn a_missing_learner_is_told() {
+    let home = tempfile::tempdir().unwrap();
+    let alone = home.path().join("forestctl");
+    std::fs::copy(env!("CARGO_BIN_EXE_forestctl"), &alone).unwrap();
+    let step = |path: &Path| {
+        let mut command = Command::new(&alone);
+        command.args(["step", "rows", "--model", "m", "-o", "ckpt"]).env("PATH", path);
+        command.env_remove("LIBTORCH").env_remove("LD_LIBRARY_PATH").output().unwrap()
+    };
+    let output = step(home.path());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("make build"), "{}", text(&output.stderr));
+
+    // One that does not start is told as well; a real one fails so without its libtorch.
+    std::fs::create_dir(home.path().join("bin")).unwrap();
+    let broken = home.path().join("bin/forestctl-step");
+    std::fs::write(&broken, "#!/bin/sh\necho 'libtorch_cpu.so: not found' >&2\nexit 127\n")
+        .unwrap();
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&broken, executable).unwrap();
+    let output = step(&home.path().join("bin"));
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("libtorch_cpu.so") && stderr.contains("libtorch.sh"), "{stderr}");
+}
+
 /// `forestctl` needs no libtorch, whatever features it was built with.
 #[test]
 fn the_main_program_links_no_libtorch() {

@@ -8,6 +8,7 @@ use forestctl::id::Digest32;
 use forestctl::rows::{Row, advantage};
 use forestctl::step::batch::Batch;
 use forestctl::step::loss::Loss;
+use forestctl::step::model::WeightFiles;
 use forestctl::step::sequence_error::sequence_errors;
 use forestctl::step::settings::{Dtype, StepSettings};
 use serde_json::Value;
@@ -253,6 +254,20 @@ fn a_checkpoint_holds_the_model_and_opens_again() {
         let line: Value = serde_json::from_str(lines.trim()).unwrap();
         assert_eq!(line["loss"], trained.report.loss);
     }
+}
+
+#[test]
+fn what_exceeds_a_shard_opens_again_as_one_model() {
+    let home = tempfile::tempdir().unwrap();
+    let tensor = |n: usize| tch::Tensor::f_from_slice(&vec![n as f32; n]).unwrap();
+    let named: Vec<_> = (1..6).map(|n| (format!("t{n}"), tensor(n))).collect();
+    // t1 to t3 fill one shard exactly, and no shard holds two of the rest.
+    checkpoint::write_tensors(home.path(), "model", &named, 24).unwrap();
+    assert!(home.path().join("model-00003-of-00003.safetensors").is_file());
+    let files = WeightFiles::open(home.path(), "model").unwrap();
+    let weights = files.read().unwrap();
+    assert_eq!(weights.names().collect::<Vec<_>>(), ["t1", "t2", "t3", "t4", "t5"]);
+    assert_eq!(weights.get("t4", &[4]).unwrap().data(), 4.0f32.to_le_bytes().repeat(4));
 }
 
 /// The reference numbers of the update, read back from disk.
