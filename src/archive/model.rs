@@ -95,6 +95,16 @@ pub struct CaptureFailure {
     pub reason: String,
 }
 
+impl CaptureFailure {
+    /// The one failure that a committed, unselected call may have (rule 87).
+    pub const CANCELLATION: &str = "request_finished_without_staged_coordinates";
+
+    /// Whether rule 87 may exempt it.
+    pub fn is_cancellation(&self) -> bool {
+        self.reason == Self::CANCELLATION
+    }
+}
+
 /// What a ledger says of a committed call, without its tokens.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CommittedCall {
@@ -128,6 +138,38 @@ pub enum Completion {
     },
 }
 
+/// How a call ended, as far as training is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Completed.
+    Complete,
+    /// A length limit ended it; it trains (rule 78).
+    Length,
+    /// Failed, unknown, or incomplete for another reason.
+    Bad,
+    /// The source records no endings.
+    Unrecorded,
+}
+
+impl Completion {
+    /// Finish reasons of generations that a length limit ended (`spec/semantics.md` section 1).
+    const LENGTH_STOPS: [&str; 3] = ["length", "max_tokens", "max_output_tokens"];
+
+    /// What status and finish reason come to.
+    pub fn ending(&self) -> Ending {
+        let Completion::Recorded { status, finish_reason } = self else {
+            return Ending::Unrecorded;
+        };
+        let length =
+            finish_reason.as_deref().is_some_and(|reason| Self::LENGTH_STOPS.contains(&reason));
+        match status.as_deref() {
+            Some("completed" | "incomplete") if length => Ending::Length,
+            Some("completed") => Ending::Complete,
+            _ => Ending::Bad,
+        }
+    }
+}
+
 /// One served output item of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputItem {
@@ -159,6 +201,9 @@ impl Mode {
         }
     }
 }
+
+/// A captured log-probability at or below this is an engine's clamp of minus infinity (rule 114).
+pub const CLAMPED_LOGPROB: f32 = -9999.0;
 
 /// One captured call as a delta on its parent: carry (new prompt tokens), then generation.
 #[derive(Clone, Debug, PartialEq)]

@@ -113,7 +113,7 @@ codes! {
             => "Nothing to do when the rollout was retried; the dangling intent masks it otherwise.";
         StoreUnreadable "store_unreadable" Error "A Gym store cannot be read."
             => "A line in the middle, not at the end, is broken, or the state file disagrees with the store. Capture the rollout again.";
-        UnresolvedParent "unresolved_parent" Error "No verified parent could be found for a call that continues a conversation."
+        UnresolvedParent "unresolved_parent" Warning "No verified parent could be found for a call that continues a conversation."
             => "The call cannot be placed in the forest, so the rollout is masked. Upstream gives this word to requests whose history matched no captured call.";
         ParentDigestMismatch "parent_digest_mismatch" Error "The prompt of a call does not begin with the tokens of its recorded parent."
             => "Prompt and parent were tokenised differently, or one was changed. The rollout is masked.";
@@ -214,7 +214,7 @@ codes! {
         CaptureFailed "capture_failed" Warning "The capture of a call failed."
             => "The rollout is masked; its healthy siblings train. The reason is the capture's own word.";
         CaptureCancelled "capture_cancelled" Warning "A committed call was cancelled and is not part of the selection."
-            => "Nothing to do: rule 87 exempts it. Selecting the call would mask the rollout.";
+            => "Nothing to do: the call is committed, and does not train unless it is selected, which would mask the rollout.";
         CompletionFailed "completion_failed" Warning "A call ended failed, unknown, or incomplete for another reason than its length."
             => "Selecting the call masks the rollout.";
         CompletenessUnknown "completeness_unknown" Warning "Nothing in this source tells whether calls were lost."

@@ -2,10 +2,9 @@
 
 use super::evidence::Evidence;
 use super::index::{Index, names};
-use super::judge::{Ending, ending};
 use super::returned_history::declared_terminal;
 use super::{Choice, Policy, Problem};
-use crate::archive::{Completion, Rollout};
+use crate::archive::{Completion, Ending, Rollout};
 use crate::finding::Code;
 
 /// The policy of everything that ran.
@@ -38,7 +37,7 @@ impl Policy for AllCaptured {
             has_child[*parent] = true;
         }
         let kept = (0..index.committed.len()).filter(|&call| {
-            let bad = ending(&index.committed[call].completion) == Ending::Bad;
+            let bad = index.committed[call].completion.ending() == Ending::Bad;
             !bad || has_child[call] || scored == Some(call)
         });
         let calls = names(&index, kept);

@@ -2,40 +2,9 @@
 
 use super::index::Index;
 use super::{Choice, Policy, Problem, RolloutSelection, SelectSettings, layout};
-use crate::archive::{Completeness, Completion, Rollout};
+use crate::archive::{CaptureFailure, Completeness, Completion, Ending, Rollout};
 use crate::finding::{Code, Finding, Location};
 use crate::id::CallId;
-
-/// The one failure that a committed, unselected call may have (rule 87).
-const CANCELLED: &str = "request_finished_without_staged_coordinates";
-/// Finish reasons of generations that a length limit ended.
-const LENGTH_STOPS: [&str; 3] = ["length", "max_tokens", "max_output_tokens"];
-
-/// How a call ended, as far as training is concerned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// Completed.
-    Complete,
-    /// A length limit ended it; it trains (rule 78).
-    Length,
-    /// Failed, unknown, or incomplete for another reason.
-    Bad,
-    /// The source records no endings.
-    Unrecorded,
-}
-
-/// Reads the completion metadata of a call.
-pub fn ending(completion: &Completion) -> Ending {
-    let Completion::Recorded { status, finish_reason } = completion else {
-        return Ending::Unrecorded;
-    };
-    let length = finish_reason.as_deref().is_some_and(|reason| LENGTH_STOPS.contains(&reason));
-    match status.as_deref() {
-        Some("completed" | "incomplete") if length => Ending::Length,
-        Some("completed") => Ending::Complete,
-        _ => Ending::Bad,
-    }
-}
 
 /// Lets `policy` choose, and judges the choice.
 pub fn judge(
@@ -85,7 +54,7 @@ pub fn judge(
     let mut findings: Vec<Finding> =
         problems.iter().map(|problem| finding(rollout, &index, problem)).collect();
     let unrecorded =
-        |&number: &usize| ending(&index.committed[number].completion) == Ending::Unrecorded;
+        |&number: &usize| index.committed[number].completion.ending() == Ending::Unrecorded;
     if problems.is_empty() && numbers.iter().any(unrecorded) {
         // Policies that need the status have objected already.
         let message = "the source records no completion status, so length stops are unknown";
@@ -100,7 +69,7 @@ pub fn judge(
         reasons: problems.into_iter().map(|p| p.reason).collect(),
         truncated: false,
     };
-    let stopped = |&number: &usize| ending(&index.committed[number].completion) == Ending::Length;
+    let stopped = |&number: &usize| index.committed[number].completion.ending() == Ending::Length;
     selection.truncated = selection.has_layout() && numbers.iter().any(stopped);
     (selection, findings)
 }
@@ -135,7 +104,7 @@ fn capture(rollout: &Rollout, choice: &Choice, index: &Index) -> Vec<Problem> {
         let selected = choice.calls.contains(&failure.call_id);
         let number = index.number(&failure.call_id);
         let staged = number.is_some_and(|number| index.records[number].is_some());
-        if failure.reason == CANCELLED && staged && !selected && ledger.pending.is_empty() {
+        if failure.is_cancellation() && staged && !selected && ledger.pending.is_empty() {
             cancelled = true;
             continue;
         }
@@ -167,7 +136,7 @@ fn capture(rollout: &Rollout, choice: &Choice, index: &Index) -> Vec<Problem> {
     }
     match &ledger.failure_reason {
         // Gym itself poisons a receipt for a cancellation that rule 87 exempts.
-        Some(reason) if cancelled && reason == CANCELLED => {}
+        Some(reason) if cancelled && reason == CaptureFailure::CANCELLATION => {}
         Some(reason) => {
             let message = format!("the receipt says that the capture failed: {reason:?}");
             let mut problem = Problem::new(Code::RolloutFailed, Vec::new(), message);
@@ -188,7 +157,7 @@ fn endings(index: &Index, numbers: &[usize]) -> Vec<Problem> {
     let mut problems: Vec<Problem> = Vec::new();
     for &number in numbers {
         let completion = &index.committed[number].completion;
-        if ending(completion) != Ending::Bad {
+        if completion.ending() != Ending::Bad {
             continue;
         }
         let same = problems.iter_mut().find(|p| p.reason.completion.as_ref() == Some(completion));

@@ -6,15 +6,13 @@
 //! arms of a maximum tie (a ratio of exactly 1 does so always), the derivative is that of the
 //! unclipped arm.
 
+use crate::archive::CLAMPED_LOGPROB;
 use crate::config::loss::{KlGradient, LossConfig, Truncation};
 use crate::error::Result;
 
-/// A captured log-probability at or below this is an engine's clamp of minus infinity.
-pub const CLAMPED_LOGPROB: f64 = -9999.0;
-
 /// A captured log-probability as diagnostics and weights read it (rule 114).
 pub fn unclamped(captured: f64) -> f64 {
-    if captured <= CLAMPED_LOGPROB { f64::NEG_INFINITY } else { captured }
+    if captured <= f64::from(CLAMPED_LOGPROB) { f64::NEG_INFINITY } else { captured }
 }
 
 /// What the loss knows of one owned token.

@@ -2,12 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::archive::{Completeness, Completion, Rollout, SourceKind};
+use crate::archive::{Completeness, Completion, Ending, Rollout, SourceKind};
 use crate::finding::{Code, Finding, Location};
 use crate::id::CallId;
-
-/// The one failure that rule 87 may exempt.
-pub const CANCELLATION: &str = "request_finished_without_staged_coordinates";
 
 /// Ledger findings of one rollout. They mask at most: healthy siblings train.
 pub fn check(rollout: &Rollout, findings: &mut Vec<Finding>) {
@@ -34,21 +31,23 @@ pub fn check(rollout: &Rollout, findings: &mut Vec<Finding>) {
     let committed: BTreeSet<&CallId> = ledger.committed.iter().map(|c| &c.call_id).collect();
     for failure in &ledger.failures {
         // Whether the exemption holds also needs the selection; without one, say what it could be.
-        let cancelled = failure.reason == CANCELLATION
+        let cancelled = failure.is_cancellation()
             && ledger.pending.is_empty()
             && committed.contains(&failure.call_id);
-        let code = if cancelled { Code::CaptureCancelled } else { Code::CaptureFailed };
+        // Ingest names its own codes where it could not place a call of a store.
+        let own = Code::parse(&failure.reason).filter(|_| rollout.source != SourceKind::Staged);
+        let code = match own {
+            Some(code) => code,
+            None if cancelled => Code::CaptureCancelled,
+            None => Code::CaptureFailed,
+        };
         let message = format!("call {} failed: {}", failure.call_id, failure.reason);
         report(code, Some(&failure.call_id), message);
     }
     for call in &ledger.committed {
-        let Completion::Recorded { status, finish_reason } = &call.completion else { continue };
-        let fine = match status.as_deref() {
-            Some("completed") => true,
-            Some("incomplete") => finish_reason.as_deref().is_some_and(is_length_stop),
-            _ => false,
-        };
-        if !fine {
+        if let (Ending::Bad, Completion::Recorded { status, finish_reason }) =
+            (call.completion.ending(), &call.completion)
+        {
             let message = format!(
                 "call {} ended with status {} and finish reason {}",
                 call.call_id,
@@ -73,9 +72,4 @@ pub fn check(rollout: &Rollout, findings: &mut Vec<Finding>) {
             report(Code::CompletenessUnknown, None, message);
         }
     }
-}
-
-/// Finish reasons that mean a length limit (`spec/semantics.md` section 1).
-pub fn is_length_stop(finish_reason: &str) -> bool {
-    matches!(finish_reason, "length" | "max_tokens" | "max_output_tokens")
 }

@@ -293,11 +293,12 @@ fn check_paths(
         let Some((call, view)) = records[i].and_then(|c| Some((c, StagedView::of(c)?))) else {
             continue;
         };
-        if sound[i] {
-            if let Err(error) = check_call(parent(i).map(|p| rows[p].chain_hash), row, &view) {
-                sound[i] = false;
-                report.verify(call, error);
-            }
+        let parent_chain = parent(i).map(|p| rows[p].chain_hash);
+        if sound[i]
+            && let Err(error) = check_call(parent_chain, row, &view)
+        {
+            sound[i] = false;
+            report.verify(call, error);
         }
     }
     let parents: HashSet<usize> = (0..rows.len()).filter_map(parent).collect();

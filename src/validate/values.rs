@@ -1,10 +1,7 @@
 //! Numbers that can be read, but that say something is odd: log-probabilities and rewards.
 
-use crate::archive::{Call, Rollout};
+use crate::archive::{CLAMPED_LOGPROB, Call, Rollout};
 use crate::finding::{Code, Finding, Location};
-
-/// At or below this an engine clamped minus infinity (`spec/semantics.md` rule 114; design, "Sources").
-pub const CLAMPED_LOGPROB: f32 = -9999.0;
 
 /// Log-probabilities above this are more than rounding.
 const POSITIVE_LOGPROB: f32 = 1e-3;
@@ -21,16 +18,15 @@ pub fn check(rollout: &Rollout, findings: &mut Vec<Finding>) {
         );
     }
     for call in &rollout.calls {
-        let kinds: [(Code, fn(f32) -> bool, &str); 3] = [
-            (Code::MissingLogprob, f32::is_nan, "have no log-probability"),
-            (Code::ClampedLogprob, |x| x <= CLAMPED_LOGPROB, "have a clamped log-probability"),
-            (Code::PositiveLogprob, |x| x > POSITIVE_LOGPROB, "have a log-probability above zero"),
-        ];
-        for (code, odd, what) in kinds {
-            let at: Vec<usize> = (0..call.generation_logprobs.len())
-                .filter(|&i| odd(call.generation_logprobs[i]))
-                .collect();
-            let Some(&first) = at.first() else { continue };
+        for (code, what) in [
+            (Code::MissingLogprob, "have no log-probability"),
+            (Code::ClampedLogprob, "have a clamped log-probability"),
+            (Code::PositiveLogprob, "have a log-probability above zero"),
+        ] {
+            let odd = |(_, x): &(usize, &f32)| odd(**x) == Some(code);
+            let at: Vec<usize> =
+                call.generation_logprobs.iter().enumerate().filter(odd).map(|(i, _)| i).collect();
+            let Some(first) = at.first() else { continue };
             let message = format!(
                 "{} of {} generated tokens {what}, the first at generated token {first}",
                 at.len(),
@@ -43,6 +39,18 @@ pub fn check(rollout: &Rollout, findings: &mut Vec<Finding>) {
                     .at(place(call).field("generation_log_probs")),
             );
         }
+    }
+}
+
+fn odd(logprob: f32) -> Option<Code> {
+    if logprob.is_nan() {
+        Some(Code::MissingLogprob)
+    } else if logprob <= CLAMPED_LOGPROB {
+        Some(Code::ClampedLogprob)
+    } else if logprob > POSITIVE_LOGPROB {
+        Some(Code::PositiveLogprob)
+    } else {
+        None
     }
 }
 
