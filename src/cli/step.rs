@@ -396,7 +396,7 @@ mod tests {
         assert_eq!(settings.dtype, Dtype::Bfloat16);
         let settings = settle(&["--dtype", "float64"], None).unwrap();
         assert_eq!(settings.dtype, Dtype::Float64);
-        assert!(settle(&["--lr", "-1"], None).is_err());
+        assert!(settle(&["--lr=-1"], None).is_err());
         let contradiction = settle(&[], Some("grpo: {normalize_rewards: false}")).unwrap_err();
         assert!(contradiction.to_string().contains("grpo.normalize_rewards"));
     }
