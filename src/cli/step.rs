@@ -19,6 +19,9 @@ use crate::step::settings::{AdamW, DeviceChoice, Dtype, StepSettings};
 
 const LEARNER: &str = "forestctl-step";
 
+/// A mean error of captured probabilities above this comes from no drift between two updates.
+const FOREIGN_POLICY: f64 = 2.0;
+
 const EXAMPLES: &str = concat!(
     "\
 Examples:
@@ -256,6 +259,14 @@ pub fn main(
 }
 
 fn show(args: &StepArgs, report: &StepReport, ui: &Ui) -> Result<Exit> {
+    let error = report.metrics.tokens.token_mult_prob_error;
+    if error > FOREIGN_POLICY {
+        ui.say(format!(
+            "{} captured probabilities are {error:.3} times off those of the model; is it the one \
+             that sampled these rows?",
+            ui.tone_err(Tone::Warn, "warning:")
+        ));
+    }
     match ui.format {
         Format::Json => ui.json(report)?,
         Format::Jsonl => ui.jsonl(report)?,
@@ -396,7 +407,7 @@ mod tests {
         assert_eq!(settings.dtype, Dtype::Bfloat16);
         let settings = settle(&["--dtype", "float64"], None).unwrap();
         assert_eq!(settings.dtype, Dtype::Float64);
-        assert!(settle(&["--lr", "-1"], None).is_err());
+        assert!(settle(&["--lr=-1"], None).is_err());
         let contradiction = settle(&[], Some("grpo: {normalize_rewards: false}")).unwrap_err();
         assert!(contradiction.to_string().contains("grpo.normalize_rewards"));
     }

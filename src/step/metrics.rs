@@ -13,7 +13,8 @@ pub fn mean(sum: f64, tokens: u64) -> f64 {
 }
 
 /// What a step reports besides its loss (section "RL math" of upstream's semantics). `c`, `p` and
-/// `g` are the log-probabilities under the current, previous and generating policy.
+/// `g` are the log-probabilities under the current, previous and generating policy. JSON has null
+/// for what overflows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
     /// Mean of `exp |g - p|`.
@@ -166,7 +167,9 @@ impl Sums {
 }
 
 fn js_divergence(p: f64, g: f64) -> f64 {
-    let mixture = (0.5 * p.exp() + 0.5 * g.exp()).ln();
+    // Relative to the larger one, so that two very unlikely tokens do not vanish.
+    let larger = p.max(g);
+    let mixture = larger + (0.5 * (p - larger).exp() + 0.5 * (g - larger).exp()).ln();
     let half = |x: f64| (x - mixture).exp() - (x - mixture) - 1.0;
     0.5 * half(p) + 0.5 * half(g)
 }
@@ -197,6 +200,14 @@ mod tests {
         assert_eq!(metrics.token_mult_prob_error, 1.0 / (3.0 + 1e-8));
         assert_eq!(metrics.probs_ratio_max, Some(1.0));
         assert!((sums.loss(&loss, 3) + 0.5).abs() < 1e-8);
+    }
+
+    #[test]
+    fn the_divergence_of_very_unlikely_tokens_is_a_number() {
+        assert_eq!(js_divergence(-800.0, -800.0), 0.0);
+        let far = js_divergence(-0.5, -900.0);
+        assert!(far.is_finite() && far > 100.0, "{far}");
+        assert!((js_divergence(-800.0, -801.0) - js_divergence(-1.0, -2.0)).abs() < 1e-12);
     }
 
     #[test]

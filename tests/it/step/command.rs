@@ -3,40 +3,21 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use forestctl::config::{BatchSettings, GrpoSettings};
-use forestctl::rows::{Counts, GroupRows, Provenance, RowsManifest, write};
 use serde_json::Value;
 
-use super::fixture::{close, expected, expected_tensors, model, relative_distance, rows, tensors};
+use super::fixture::{
+    close, closed_loop, expected, expected_tensors, model, relative_distance, rows, tensors,
+};
 
-/// Writes the reference rows as a rows directory.
-fn rows_directory(dir: &Path) {
-    let rows = rows();
-    let groups = rows.chunk_by(|a, b| a.group_id == b.group_id).map(|rows| GroupRows {
-        group_id: rows[0].group_id.clone(),
-        rollouts: 4,
-        valid_rollouts: 4,
-        weight_version: None,
-        row_ids: rows.iter().map(|row| row.row_id.clone()).collect(),
-    });
-    let manifest = RowsManifest {
-        format: forestctl::rows::manifest::FORMAT,
-        tool: String::new(),
-        provenance: Provenance {
-            archive: None,
-            policy: "returned_history".to_owned(),
-            assume_complete: false,
-            batch: BatchSettings::default(),
-            grpo: GrpoSettings::default(),
-        },
-        row_multiple: 1,
-        counts: Counts::default(),
-        groups: groups.collect(),
-        dropped_groups: Vec::new(),
-        lengths: Vec::new(),
-        parts: Vec::new(),
-    };
-    write(dir, false, manifest, &rows).unwrap();
+/// Captured calls as rows, in the folder `rows`.
+fn build_rows(at: &Path) {
+    let captured = closed_loop("seed1/staged-v2");
+    let captured = captured.to_str().unwrap();
+    for args in [["ingest", captured, "-o", "run"], ["build-rows", "run", "-o", "rows"]] {
+        let output = forestctl(&args, at);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    }
+    std::fs::remove_dir_all(at.join("run")).unwrap();
 }
 
 fn forestctl(args: &[&str], at: &Path) -> Output {
@@ -51,7 +32,7 @@ fn text(bytes: &[u8]) -> String {
 #[test]
 fn a_step_prints_json_and_writes_checkpoint_and_dumps() {
     let home = tempfile::tempdir().unwrap();
-    rows_directory(&home.path().join("rows"));
+    build_rows(home.path());
     let policy = model("tiny-qwen3");
     let policy = policy.to_str().unwrap();
     let args = [
@@ -111,7 +92,7 @@ fn a_step_prints_json_and_writes_checkpoint_and_dumps() {
 #[test]
 fn mistakes_exit_2_with_advice_and_leave_nothing() {
     let home = tempfile::tempdir().unwrap();
-    rows_directory(&home.path().join("rows"));
+    build_rows(home.path());
     let policy = model("tiny-qwen3");
     let policy = policy.to_str().unwrap();
     std::fs::write(home.path().join("bad.yaml"), "loss_fn: {ratio_clip_maxi: 1}").unwrap();
@@ -141,7 +122,7 @@ fn mistakes_exit_2_with_advice_and_leave_nothing() {
 #[test]
 fn the_yaml_of_a_run_sets_the_loss() {
     let home = tempfile::tempdir().unwrap();
-    rows_directory(&home.path().join("rows"));
+    build_rows(home.path());
     let yaml = "loss_fn: {use_importance_sampling_correction: true}\n\
                 grpo: {seq_logprob_error_threshold: 1.168438, num_prompts_per_step: 6}\n\
                 cluster: {num_nodes: 1}\n";
