@@ -18,8 +18,7 @@ prerequisites: ## Install or name what a bare machine lacks
 
 build: prerequisites ## Build both release binaries into target/release
 	@scripts/libtorch.sh
-	cargo build --release
-	$(TORCH_ENV); cargo build --release --features torch --bin forestctl-step
+	$(TORCH_ENV); cargo build --release --features torch --bins
 
 demo: build ## Carry a real capture all the way to a trained checkpoint
 	@scripts/demo.sh
