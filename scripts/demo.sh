@@ -30,9 +30,9 @@ stage "5. step: one GRPO optimizer step in float32 on the CPU" \
 
 printf '\n%s6. open the checkpoint in transformers%s\n' "$bold" "$plain"
 if python3 -c 'import torch, transformers' 2>/dev/null; then
-    python3 tests/checkpoint_opens.py "$out/ckpt"
+    python3 tests/checkpoint_opens.py "$out/ckpt" "$out/rows"
 else
-    echo "transformers is not installed here; where it is: python3 tests/checkpoint_opens.py $out/ckpt"
+    echo "transformers is not installed here; where it is: python3 tests/checkpoint_opens.py $out/ckpt $out/rows"
 fi
 
 cat <<END

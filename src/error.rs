@@ -23,8 +23,6 @@ pub enum Kind {
     Nothing,
     /// The reader of our output went away (exit 0).
     BrokenPipe,
-    /// The user interrupted (exit 130).
-    Interrupted,
 }
 
 /// Why a command stopped, and what to do about it.
@@ -59,11 +57,6 @@ impl Error {
     /// Nothing found is not success.
     pub fn nothing(message: impl Into<String>) -> Self {
         Self::new(Kind::Nothing, message)
-    }
-
-    /// The user interrupted.
-    pub fn interrupted() -> Self {
-        Self::new(Kind::Interrupted, "interrupted; nothing was written")
     }
 
     /// `doing` is a phrase such as "cannot read"; the path and the system's reason follow.
@@ -108,11 +101,5 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.source.as_deref().map(|e| e as _)
-    }
-}
-
-impl miette::Diagnostic for Error {
-    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        self.help.as_ref().map(|help| Box::new(help) as _)
     }
 }

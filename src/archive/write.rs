@@ -55,7 +55,7 @@ pub fn write(target: &Path, force: bool, ingested: &Ingested) -> Result<Summary>
     let exists = target.symlink_metadata().is_ok();
     let existing = if exists && !force { Archive::open(target).ok() } else { None };
     // An archive that may turn out to be the same is compared before it is refused.
-    let draft = AtomicDir::create(target, force || existing.is_some())?;
+    let draft = AtomicDir::create(target, force || existing.is_some(), MANIFEST)?;
     let manifest = fill(draft.path(), ingested)?;
     let bytes = manifest.files.iter().map(|file| file.bytes).sum();
     let mut summary = Summary {

@@ -22,7 +22,7 @@ fn main() -> ExitCode {
 
 fn step(args: &StepArgs, threads: usize, ui: &Ui) -> Result<StepReport> {
     // Refused now rather than after the work; what is written later appears whole.
-    drop(AtomicDir::create(&args.output, args.force)?);
+    drop(AtomicDir::create(&args.output, args.force, checkpoint::TRAINER_STATE)?);
     let dumps = [&args.dump_gradients, &args.dump_logprobs];
     let existing = |file: &&PathBuf| file.symlink_metadata().is_ok();
     if let Some(file) = dumps.into_iter().flatten().find(existing).filter(|_| !args.force) {
@@ -45,7 +45,7 @@ fn step(args: &StepArgs, threads: usize, ui: &Ui) -> Result<StepReport> {
     };
     let progress = progress(ui);
     let trained = learner::run(&mut rows.rows, models, &settings, &progress)?;
-    let draft = AtomicDir::create(&args.output, args.force)?;
+    let draft = AtomicDir::create(&args.output, args.force, checkpoint::TRAINER_STATE)?;
     checkpoint::write(draft.path(), &args.model, &trained, &settings, digest)?;
     if let Some(file) = &args.dump_gradients {
         checkpoint::write_gradients(file, &trained.policy, args.force)?;

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::Exit;
 use super::selecting::{SelectingArgs, has_errors, show_findings};
 use super::ui::{Format, Tone, Ui, thousands};
-use crate::config::{BatchSettings, GrpoSettings, MaskedRewardPolicy};
+use crate::config::{BatchSettings, GrpoSettings, MAX_ROW_MULTIPLE, MaskedRewardPolicy};
 use crate::error::{Error, Result};
 use crate::output::AtomicDir;
 use crate::rows::{self, Provenance, RowsManifest};
@@ -115,10 +115,13 @@ impl BuildRowsArgs {
     pub fn run(self, ui: &Ui) -> Result<Exit> {
         let (batch, grpo) = (self.batch_settings(), self.grpo_settings()?);
         let Some(row_multiple) = batch.row_multiple() else {
-            return Err(Error::usage("ranks times microbatches do not fit 32 bits"));
+            return Err(Error::usage(format!(
+                "ranks times microbatches come to more than {MAX_ROW_MULTIPLE} rows"
+            ))
+            .help("Every prompt group would be padded to a multiple of that many rows"));
         };
         // An output that is in the way is refused before the work, not after.
-        let draft = AtomicDir::create(&self.output, self.force)?;
+        let draft = AtomicDir::create(&self.output, self.force, rows::MANIFEST)?;
         let selected = self.selecting.select(&self.archive, ui)?;
         show_findings(&selected.selection.findings, ui);
         if has_errors(&selected.selection.findings) && !self.mask_errors {
@@ -212,7 +215,7 @@ fn report(manifest: &RowsManifest, output: &Path, ui: &Ui) -> Result<()> {
             } else {
                 format!("; masked: {}", masked.join(", "))
             };
-            ui.line(format!(
+            ui.summary(format!(
                 "{}  {}\n  \
                  {} rows: {} train, {} masked, {} padding\n  \
                  {} of {} rollouts valid{masked}\n  \

@@ -65,7 +65,8 @@ impl IngestArgs {
             Format::Jsonl => report.lines(ui)?,
             Format::Csv => report.csv(ui)?,
         }
-        Ok(if ingested.quarantine.is_empty() { Exit::Fine } else { Exit::Findings })
+        let broken = |entry: &Quarantined| entry.code.severity() == Severity::Error;
+        Ok(if ingested.quarantine.iter().any(broken) { Exit::Findings } else { Exit::Fine })
     }
 }
 
@@ -157,7 +158,7 @@ impl<'a> Report<'a> {
                 codes.join(", "),
             );
         }
-        ui.print(text)?;
+        ui.summary(text.trim_end())?;
         let ignored: Vec<_> =
             self.sources.iter().filter(|s| s.form == SourceForm::Ignored).collect();
         if let Some(first) = ignored.first() {

@@ -29,6 +29,7 @@ use std::ffi::OsString;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use crate::error::{Error, Kind};
+use crate::report::visible;
 use ui::{ColorChoice, Format, Tone, Ui};
 
 /// How an invocation ends; the numbers are public interface.
@@ -72,6 +73,9 @@ Every command has its own examples: forestctl COMMAND --help
     exit_status!()
 );
 
+/// More threads than this help nobody; starting them takes longer than the work.
+const MAX_JOBS: i64 = 512;
+
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Everywhere")]
 struct Global {
@@ -85,7 +89,8 @@ struct Global {
     color: ColorChoice,
     /// Worker threads; 0 means one per core. Results are the same bytes for any number
     #[arg(short, long, global = true, default_value_t = 0, value_name = "N")]
-    jobs: usize,
+    #[arg(value_parser = clap::value_parser!(u16).range(..=MAX_JOBS))]
+    jobs: u16,
     /// Say only what is asked for; exit codes stay
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     quiet: bool,
@@ -132,8 +137,9 @@ fn parse<C: Parser>(args: impl IntoIterator<Item = OsString>) -> Result<C, u8> {
 fn converse(global: &Global, run: impl FnOnce(&Ui) -> Result<Exit, Error>) -> u8 {
     let ui = Ui::new(global.format, global.color, global.quiet);
     log_to_stderr(global.verbose);
+    end_cleanly_when_interrupted();
     // A pool already built is a test's; the order of results never depends on it.
-    let _ = rayon::ThreadPoolBuilder::new().num_threads(global.jobs).build_global();
+    let _ = rayon::ThreadPoolBuilder::new().num_threads(global.jobs.into()).build_global();
     match run(&ui) {
         Ok(exit) => exit as u8,
         Err(error) => {
@@ -166,22 +172,23 @@ fn exit_of(error: &Error) -> Exit {
         Kind::Usage | Kind::Io | Kind::Format | Kind::Missing => Exit::Failed,
         Kind::Nothing => Exit::Nothing,
         Kind::BrokenPipe => Exit::Fine,
-        Kind::Interrupted => Exit::Interrupted,
     }
 }
 
 /// Shows an error on stderr; with a JSON format, as a JSON object on stdout too, so that a
 /// program that asked for JSON always gets some.
 pub fn show(ui: &Ui, error: &Error, exit: Exit) {
-    let mut text = format!("{} {error}", ui.tone_err(Tone::Bad, "error:"));
+    let mut text = format!("{} {}", ui.tone_err(Tone::Bad, "error:"), visible(&error.to_string()));
     let mut causes = Vec::new();
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
         causes.push(cause.to_string());
-        text.push_str(&format!("\n  {} {cause}", ui.tone_err(Tone::Dim, "because")));
+        let because = ui.tone_err(Tone::Dim, "because");
+        text.push_str(&format!("\n  {because} {}", visible(&cause.to_string())));
         source = cause.source();
     }
     if let Some(help) = error.advice() {
+        let help = visible(help);
         text.push_str(&format!("\n  {} {help}", ui.tone_err(Tone::Strong, "help:")));
     }
     use std::io::Write;
@@ -197,6 +204,17 @@ pub fn show(ui: &Ui, error: &Error, exit: Exit) {
             },
         }));
     }
+}
+
+/// On SIGINT, SIGTERM or SIGHUP: unpublished outputs go, and the exit code says why.
+fn end_cleanly_when_interrupted() {
+    // A handler that is there already is a test's.
+    let _ = ctrlc::set_handler(|| {
+        crate::output::abandon_drafts();
+        use std::io::Write;
+        let _ = writeln!(std::io::stderr().lock(), "interrupted; nothing was written");
+        std::process::exit(i32::from(Exit::Interrupted as u8));
+    });
 }
 
 fn log_to_stderr(verbose: u8) {

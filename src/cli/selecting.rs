@@ -79,6 +79,7 @@ pub fn show_findings(findings: &[Finding], ui: &Ui) {
             [Finding { message, .. }] => message.clone(),
             several => format!("{} ({} times)", code.summary(), several.len()),
         };
+        let text = report::visible(&text);
         ui.say(format!("{} {text}", ui.tone_err(Tone::Warn, format!("warning[{code}]"))));
     }
 }

@@ -251,7 +251,7 @@ pub fn main(
 ) -> u8 {
     match parse::<Learner>(args) {
         Ok(learner) => converse(&learner.global, |ui| {
-            let report = step(&learner.step, learner.global.jobs, ui)?;
+            let report = step(&learner.step, learner.global.jobs.into(), ui)?;
             show(&learner.step, &report, ui)
         }),
         Err(exit) => exit,
@@ -271,7 +271,7 @@ fn show(args: &StepArgs, report: &StepReport, ui: &Ui) -> Result<Exit> {
         Format::Json => ui.json(report)?,
         Format::Jsonl => ui.jsonl(report)?,
         Format::Csv => ui.csv(&["name", "value"], table(report))?,
-        Format::Human => ui.print(human(args, report, ui))?,
+        Format::Human => ui.summary(human(args, report, ui).trim_end())?,
     }
     Ok(Exit::Fine)
 }

@@ -5,10 +5,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::error::{Error, Result};
+use crate::report::visible;
 
 /// How results are printed on stdout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -112,6 +114,11 @@ impl Ui {
             .map_err(|e| Error::io("cannot write to", Path::new("stdout"), e))
     }
 
+    /// Tells people what a command did. Not the result that was asked for, so quiet leaves it out.
+    pub fn summary(&self, text: impl AsRef<str>) -> Result<()> {
+        if self.quiet { Ok(()) } else { self.line(text) }
+    }
+
     /// Writes one line to stdout.
     pub fn line(&self, text: impl AsRef<str>) -> Result<()> {
         self.print(format!("{}\n", text.as_ref()))
@@ -143,38 +150,33 @@ impl Ui {
         self.print(String::from_utf8_lossy(&bytes))
     }
 
-    /// Prints a table for people: aligned, never wrapped when piped.
+    /// Prints a table for people: aligned, and never wrapped, so that it can be piped.
     pub fn table(
         &self,
         header: &[&str],
         rows: impl IntoIterator<Item = Vec<String>>,
     ) -> Result<()> {
-        let mut widths: Vec<usize> = header.iter().map(|h| h.chars().count()).collect();
-        let rows: Vec<_> = rows.into_iter().collect();
-        for row in &rows {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.chars().count());
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+        table.set_header(header);
+        let mut numeric = vec![true; header.len()];
+        for row in rows {
+            for (numeric, cell) in numeric.iter_mut().zip(&row) {
+                *numeric &= is_number(cell);
+            }
+            table.add_row(row.iter().map(|cell| visible(cell)));
+        }
+        let right = numeric.iter().map(|&numeric| numeric && !table.is_empty());
+        let right: Vec<bool> = right.collect();
+        for (column, right) in table.column_iter_mut().zip(right) {
+            if right {
+                column.set_cell_alignment(CellAlignment::Right);
             }
         }
-        let numeric: Vec<bool> = (0..header.len())
-            .map(|i| {
-                !rows.is_empty() && rows.iter().all(|r| r.get(i).is_some_and(|c| is_number(c)))
-            })
-            .collect();
-        let align = |cells: &[String]| {
-            let mut line = String::new();
-            for (i, cell) in cells.iter().enumerate() {
-                let pad = " ".repeat(widths[i].saturating_sub(cell.chars().count()));
-                let (before, after) =
-                    if numeric[i] { (pad.as_str(), "") } else { ("", pad.as_str()) };
-                line.push_str(&format!("  {before}{cell}{after}"));
-            }
-            line.trim_end().to_owned()
-        };
-        let head: Vec<String> = header.iter().map(|h| (*h).to_owned()).collect();
-        let mut text = self.tone(Tone::Dim, align(&head)) + "\n";
-        for row in &rows {
-            text += &align(row);
+        let mut text = String::new();
+        for (at, line) in table.lines().enumerate() {
+            let line = format!(" {}", line.trim_end());
+            text += &if at == 0 { self.tone(Tone::Dim, line) } else { line };
             text.push('\n');
         }
         self.print(text)

@@ -1,14 +1,16 @@
 //! `forestctl validate`
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
 use super::Exit;
 use super::ui::{Format, Tone, Ui, thousands};
-use crate::archive::Archive;
-use crate::error::Result;
+use crate::archive::{Archive, Quarantined};
+use crate::error::{Error, Result};
 use crate::finding::{Finding, Location, Severity};
+use crate::id::{CaptureKey, RolloutId};
 use crate::report::{self, FindingsDocument};
 use crate::validate::{self, Cumulative, Options, Validation};
 
@@ -56,17 +58,30 @@ impl ValidateArgs {
     pub fn run(self, ui: &Ui) -> Result<Exit> {
         let archive = Archive::open(&self.archive)?;
         let mut findings = archive.check_files();
-        findings.extend(archive.quarantine()?.iter().map(quarantined));
         let bar = ui.progress("validate", archive.part_count() as u64);
         let options = Options { cumulative: self.cumulative };
         let mut checked = report::Checked::default();
+        let mut owners = BTreeMap::new();
+        let quarantine = archive.quarantine()?;
+        let quarantined_at = findings.len();
         for part in 0..archive.part_count() {
-            let found = validate::validate(&archive.read_part(part)?, options);
+            let groups = archive.read_part(part)?;
+            if !quarantine.is_empty() {
+                let rollouts = groups.iter().flat_map(|g| &g.rollouts);
+                owners.extend(rollouts.map(|r| (r.capture_key.clone(), r.rollout_id.clone())));
+            }
+            let found = validate::validate(&groups, options);
             checked += found.checked;
             findings.extend(found.findings);
             bar.inc(1);
         }
         bar.finish_and_clear();
+        let lost = quarantine.iter().map(|entry| quarantined(entry, &owners));
+        findings.splice(quarantined_at..quarantined_at, lost);
+        if checked.rollouts == 0 && findings.is_empty() {
+            let archive = self.archive.display();
+            return Err(Error::nothing(format!("{archive} holds no rollouts")));
+        }
         let validation = Validation { findings, checked };
         self.show(ui, &validation)?;
         let threshold = match self.fail_on {
@@ -124,7 +139,7 @@ fn csv_row(finding: &Finding) -> Vec<String> {
 }
 
 /// What ingest could not read is evidence that the archive lacks.
-fn quarantined(entry: &crate::archive::Quarantined) -> Finding {
+fn quarantined(entry: &Quarantined, owners: &BTreeMap<CaptureKey, RolloutId>) -> Finding {
     let location = Location {
         file: Some(entry.source.clone()),
         line: entry.line,
@@ -132,7 +147,8 @@ fn quarantined(entry: &crate::archive::Quarantined) -> Finding {
         ..Location::default()
     };
     let mut finding = Finding::new(entry.code, &entry.message).at(location);
-    finding.rollout_id = entry.rollout_id.clone();
+    let owner = || entry.capture_key.as_ref().and_then(|key| owners.get(key));
+    finding.rollout_id = entry.rollout_id.as_ref().or_else(owner).cloned();
     finding.call_id = entry.call_id.clone();
     finding
 }

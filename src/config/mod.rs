@@ -34,8 +34,8 @@ impl Default for BatchSettings {
 
 impl BatchSettings {
     /// The number that divides the rows of every prompt group: lcm(ranks x train microbatch,
-    /// ranks x log-probability microbatch), or the ranks alone with packing. `None` when it does
-    /// not fit 32 bits.
+    /// ranks x log-probability microbatch), or the ranks alone with packing. `None` beyond
+    /// [`MAX_ROW_MULTIPLE`].
     pub fn row_multiple(&self) -> Option<u32> {
         let (train, logprob) = match self.sequence_packing {
             true => (1, 1),
@@ -43,9 +43,13 @@ impl BatchSettings {
         };
         let micro = u64::from(train) / u64::from(gcd(train, logprob)) * u64::from(logprob);
         let multiple = u128::from(micro) * u128::from(self.data_parallel.get());
-        u32::try_from(multiple).ok()
+        u32::try_from(multiple).ok().filter(|&multiple| multiple <= MAX_ROW_MULTIPLE)
     }
 }
+
+/// Every prompt group is padded to a multiple of at most this many rows, each as long as a real
+/// one; a larger number is a slip, and would fill the memory with padding.
+pub const MAX_ROW_MULTIPLE: u32 = 1 << 14;
 
 fn gcd(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { gcd(b, a % b) }

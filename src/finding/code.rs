@@ -207,8 +207,8 @@ codes! {
             => "One of the two files may be stale. Ingest receipts and rollouts of the same run.";
         UncommittedRecord "uncommitted_record" Warning "A staged record is named by no manifest row: its acknowledgement was lost or is pending."
             => "The record never trains. Its failure or pending call says why.";
-        UnaccountedCall "unaccounted_call" Error "A call was attempted, and the ledger says nothing more of it."
-            => "Its commit or failure was lost from the ledger. Capture the rollout again.";
+        UnaccountedCall "unaccounted_call" Error "The ledger loses track of a call: attempted and then never heard of, or committed and never attempted."
+            => "A row was lost from the ledger. Capture the rollout again.";
         CapturePending "capture_pending" Warning "A call was admitted, and never acknowledged or failed."
             => "The worker may still have been writing when the run ended. The rollout is masked; its healthy siblings train.";
         CaptureFailed "capture_failed" Warning "The capture of a call failed."
@@ -257,8 +257,8 @@ codes! {
             => "The scored response must be part of the accepted history.";
         UnattributedTerminal "unattributed_terminal" Error "Nothing says which captured call was scored."
             => "Return terminal_response_id, or the response with its id or content. Capture order is no witness.";
-        MissingCompletion "missing_completion" Error "all_captured needs the completion status of every call, and one is not recorded."
-            => "Use --policy returned_history, or capture with completion metadata.";
+        MissingCompletion "missing_completion" Error "The completion status of a call is not recorded, while all_captured needs it or the receipt has that of others."
+            => "Use --policy returned_history for captures without completion metadata; where only some is missing, capture the rollout again.";
         InvalidEvidence "invalid_evidence" Warning "Validation found the capture of this rollout wrong, so that no layout can be trusted."
             => "Run `forestctl validate` on the archive; the rollout is masked.";
         NoVerifiedLayout "no_verified_layout" Warning "No logical owner of the group produced a verified input layout."

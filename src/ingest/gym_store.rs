@@ -181,10 +181,9 @@ impl Reader<'_> {
 
     fn fault(&mut self, fault: &StoreFault, files: Files<'_>) {
         match fault {
+            // Never acknowledged, so nothing of this scope is lost with it.
             StoreFault::TornTail { line, .. } => {
-                let finding = Finding::new(fault.code(), fault.to_string())
-                    .at(Location::line(self.name, *line).scope(self.key.clone()));
-                self.scope.findings.push(finding);
+                self.quarantine_line(*line, fault.code(), fault.to_string());
             }
             StoreFault::Line { line, .. } | StoreFault::ConflictingLines { line, .. } => {
                 self.set_aside(*line, fault.code(), fault.to_string());
@@ -207,12 +206,16 @@ impl Reader<'_> {
 
     /// Quarantines a line; a call of this scope is lost with it.
     fn set_aside(&mut self, line: u64, code: Code, message: String) {
+        self.quarantine_line(line, code, message);
+        self.scope.completeness = Completeness::Incomplete;
+    }
+
+    fn quarantine_line(&mut self, line: u64, code: Code, message: String) {
         let text = self.text.split(|&b| b == b'\n').nth(line.saturating_sub(1) as usize);
         let text = String::from_utf8_lossy(text.unwrap_or_default());
         let mut entry = Quarantined::new(self.name, Some(line), code, message).text(&text);
         entry.capture_key = Some(self.key.clone());
         self.quarantine.push(entry);
-        self.scope.completeness = Completeness::Incomplete;
     }
 
     /// A call that is archived and cannot be trusted: the failure in the ledger masks its rollout.

@@ -11,6 +11,9 @@ use crate::finding::Code;
 /// expert routes of 48 layers stays below half of it.
 pub const MAX_LINE: usize = 128 << 20;
 
+/// Some editors begin a UTF-8 file with it; it is no part of the first line.
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
 /// A line that is not text, or the point where a file could not be read on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable {
@@ -58,6 +61,9 @@ impl Lines {
                 code: Code::LineTooLong,
                 message: format!("the line is longer than {} bytes", self.limit),
             })));
+        }
+        if self.number == 1 && bytes.starts_with(BYTE_ORDER_MARK) {
+            bytes.drain(..BYTE_ORDER_MARK.len());
         }
         Ok(Some(String::from_utf8(bytes).map_err(|e| Unreadable {
             code: Code::MalformedJson,

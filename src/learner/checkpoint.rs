@@ -24,7 +24,8 @@ use super::tensor::{Torch, failed, indices, to_bytes};
 /// Largest safetensors file; more weights go into further shards.
 const SHARD_BYTES: usize = 5_000_000_000;
 
-const TRAINER_STATE: &str = "trainer_state.json";
+/// What marks a directory as a checkpoint of ours: step counter, settings, rows digest.
+pub const TRAINER_STATE: &str = "trainer_state.json";
 const METRICS: &str = "metrics.jsonl";
 
 /// Files that make a model usable and that a step does not change.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::visible;
 use crate::finding::{Finding, Severity};
 
 /// Renders findings; `tone` paints a severity's label.
@@ -16,7 +17,11 @@ pub fn human(findings: &[Finding], tone: impl Fn(Severity, &str) -> String) -> S
     let mut text = String::new();
     for (i, finding) in findings.iter().enumerate() {
         let label = format!("{}[{}]", finding.severity, finding.code);
-        text.push_str(&format!("{} {}\n", tone(finding.severity, &label), finding.message));
+        text.push_str(&format!(
+            "{} {}\n",
+            tone(finding.severity, &label),
+            visible(&finding.message)
+        ));
         let mut place = Vec::new();
         if let Some(id) = &finding.rollout_id {
             place.push(format!("rollout {id}"));
@@ -29,7 +34,7 @@ pub fn human(findings: &[Finding], tone: impl Fn(Severity, &str) -> String) -> S
             place.push(location);
         }
         if !place.is_empty() {
-            text.push_str(&format!("  at {}\n", place.join(", ")));
+            text.push_str(&format!("  at {}\n", visible(&place.join(", "))));
         }
         if last[&(finding.code.as_str(), finding.help.as_str())] == i {
             text.push_str(&format!("  help: {}\n", finding.help));

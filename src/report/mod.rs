@@ -2,6 +2,8 @@
 
 mod human;
 mod json;
+mod visible;
 
 pub use human::human;
 pub use json::{Checked, FindingsDocument};
+pub use visible::visible;

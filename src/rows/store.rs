@@ -257,7 +257,7 @@ mod tests {
     }
 
     fn draft(target: &Path) -> AtomicDir {
-        AtomicDir::create(target, false).unwrap()
+        AtomicDir::create(target, false, MANIFEST).unwrap()
     }
 
     fn bits(rows: &[Row]) -> Vec<u32> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::values::place;
 use crate::archive::{Completeness, Completion, Ending, Rollout, SourceKind};
 use crate::finding::{Code, Finding, Location};
 use crate::id::CallId;
@@ -10,10 +11,13 @@ use crate::id::CallId;
 pub fn check(rollout: &Rollout, findings: &mut Vec<Finding>) {
     let scope = || Location::default().scope(rollout.capture_key.clone());
     let mut report = |code, call: Option<&CallId>, message: String| {
-        let finding = Finding::new(code, message).rollout(&rollout.rollout_id).at(scope());
+        let finding = Finding::new(code, message).rollout(&rollout.rollout_id);
         findings.push(match call {
-            Some(id) => finding.call(id),
-            None => finding,
+            Some(id) => {
+                let record = rollout.calls.iter().find(|c| c.call_id == *id);
+                finding.call(id).at(record.map_or_else(scope, place))
+            }
+            None => finding.at(scope()),
         });
     };
     let ledger = &rollout.ledger;
@@ -41,7 +45,10 @@ pub fn check(rollout: &Rollout, findings: &mut Vec<Finding>) {
             None if cancelled => Code::CaptureCancelled,
             None => Code::CaptureFailed,
         };
-        let message = format!("call {} failed: {}", failure.call_id, failure.reason);
+        let message = match own {
+            Some(code) => format!("call {}: {}", failure.call_id, code.summary()),
+            None => format!("call {} failed: {}", failure.call_id, failure.reason),
+        };
         report(code, Some(&failure.call_id), message);
     }
     for call in &ledger.committed {

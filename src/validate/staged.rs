@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 use super::media;
 use super::values::place;
 use super::{Cumulative, Options};
-use crate::archive::{Call, Rollout};
+use crate::archive::{Call, CommittedCall, Completion, Rollout};
 use crate::finding::{Code, Finding, Location, Severity};
 use crate::id::CallId;
 use crate::wire::digest::{call_digest, extras_text_digest};
@@ -200,6 +200,23 @@ fn check_accounts(
             finding.message.push_str(", and is neither pending nor failed");
         }
         report.push(finding);
+    }
+    if let Some(attempted) = &receipt.attempted_call_ids {
+        let attempted: HashSet<&str> = attempted.iter().map(String::as_str).collect();
+        for row in receipt.manifest.iter().filter(|r| !attempted.contains(&*r.model_call_id)) {
+            let message =
+                format!("call {} is committed, and was never admitted", row.model_call_id);
+            report.row(row, Code::UnaccountedCall, message);
+        }
+    }
+    let recorded = |c: &CommittedCall| c.completion != Completion::Unrecorded;
+    if report.rollout.ledger.committed.iter().any(recorded) {
+        for call in report.rollout.ledger.committed.iter().filter(|c| !recorded(c)) {
+            let message =
+                format!("the receipt says how other calls ended, and nothing of {}", call.call_id);
+            let at = Location::default().scope(report.rollout.capture_key.clone());
+            report.push(Finding::new(Code::MissingCompletion, message).call(&call.call_id).at(at));
+        }
     }
     for id in receipt.attempted_call_ids.iter().flatten() {
         if manifest.position(id).is_none() && !open.contains(id.as_str()) {

@@ -30,6 +30,11 @@ pub fn check(rollout: &Rollout, options: Options, findings: &mut Vec<Finding>) {
             );
         };
         let id = &call.call_id;
+        if call.capture_key != rollout.capture_key {
+            let (said, file) = (&call.capture_key, &rollout.capture_key);
+            let message = format!("the entry of call {id} names scope {said}, its store is {file}");
+            report(Code::WrongRollout, message, "rollout_id");
+        }
         match (&call.parent_call_id, parent_of(call)) {
             (Some(parent), None) => {
                 let message = format!("call {id} names absent parent {parent}");

@@ -341,3 +341,89 @@ fn media_flags_agree_with_what_the_extras_commit_to() {
         assert_eq!(errors.first().map(|f| f.code), code, "{media}: {errors:#?}");
     }
 }
+
+#[test]
+fn a_ledger_that_contradicts_itself_is_an_error() {
+    let clean = Capture::seed1();
+    type Tamper = fn(&mut Value);
+    let cases: [(&str, Tamper, Code); 2] = [
+        (
+            "a committed call that was never admitted",
+            |receipt| drop(receipt["attempted_call_ids"].as_array_mut().unwrap().remove(1)),
+            Code::UnaccountedCall,
+        ),
+        (
+            "an ending that only one call lacks",
+            |receipt| {
+                let call = receipt["manifest"][1]["model_call_id"].as_str().unwrap().to_owned();
+                receipt["calls"].as_object_mut().unwrap().remove(&call).unwrap();
+            },
+            Code::MissingCompletion,
+        ),
+    ];
+    for (name, tamper, code) in cases {
+        let mut capture = clean.clone();
+        tamper(&mut capture.receipts[1]);
+        let call = capture.receipts[1]["manifest"][1]["model_call_id"].as_str().unwrap();
+        let errors = capture.errors();
+        let [finding] = &errors[..] else { panic!("{name}: {errors:#?}") };
+        assert_eq!(finding.code, code, "{name}");
+        assert_eq!(finding.call_id.as_ref().map(|c| c.as_str()), Some(call), "{name}");
+    }
+    let mut unrecorded = clean.clone();
+    for receipt in &mut unrecorded.receipts {
+        receipt.as_object_mut().unwrap().remove("calls");
+    }
+    assert!(unrecorded.errors().is_empty(), "a receipt without the metadata is not an error");
+}
+
+/// Findings of seed1's Gym store after `change` to the lines of scope 1-0.
+fn store_errors(change: impl FnOnce(&mut Vec<Value>)) -> Vec<Finding> {
+    let from = testdata("closed-loop/seed1/gym-store");
+    let home = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), home.path().join(entry.file_name())).unwrap();
+    }
+    let path = home.path().join("1-0.tokens.jsonl");
+    let text = fs::read_to_string(&path).unwrap();
+    let mut entries: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    change(&mut entries);
+    fs::write(&path, lines(&entries)).unwrap();
+    let read = ingest::read(&[home.path().to_owned()]).unwrap();
+    let mut findings = validate(&read.groups, Options::default()).findings;
+    findings.retain(|f| f.severity == Severity::Error);
+    findings
+}
+
+#[test]
+fn a_tampered_store_entry_is_found_by_name_and_place() {
+    assert!(store_errors(|_| {}).is_empty());
+    type Tamper = fn(&mut Value);
+    let cases: [(&str, Tamper, Code); 4] = [
+        ("logprob", |e| e["generation_log_probs"][0] = json!(-1.5), Code::ConflictingStoreEntry),
+        ("parent", |e| e["parent_call_id"] = json!("nobody"), Code::ConflictingStoreEntry),
+        ("scope", |e| e["rollout_id"] = json!("9-9"), Code::WrongRollout),
+        (
+            "token",
+            |e| {
+                e["generation_token_ids"][0] =
+                    json!(e["generation_token_ids"][0].as_u64().unwrap() ^ 1)
+            },
+            Code::ConflictingStoreEntry,
+        ),
+    ];
+    for (name, tamper, code) in cases {
+        let mut call = String::new();
+        let errors = store_errors(|entries| {
+            tamper(&mut entries[2]);
+            call = entries[2]["model_call_id"].as_str().unwrap().to_owned();
+        });
+        let found = errors
+            .iter()
+            .find(|f| f.code == code && f.call_id.as_ref().is_some_and(|c| c.as_str() == call));
+        let found = found.unwrap_or_else(|| panic!("{name}: {errors:#?}"));
+        assert!(found.location.file.as_deref().unwrap().ends_with("1-0.tokens.jsonl"), "{name}");
+        assert_eq!(found.location.line, Some(3), "{name}");
+    }
+}

@@ -96,11 +96,13 @@ fn deltas_of_full_and_of_delta_records_give_the_stamped_digests() {
 }
 
 #[test]
-fn a_torn_tail_is_said_and_left_out() {
+fn a_torn_tail_is_set_aside_and_loses_no_call() {
     let ingested = store("torn_final_line");
-    let codes: Vec<_> = ingested.findings.iter().map(|f| f.code).collect();
-    assert!(codes.contains(&Code::TornStoreTail), "{codes:?}");
-    assert_eq!(rollouts(&ingested).next().unwrap().calls.len(), 2);
+    let [torn] = &ingested.quarantine[..] else { panic!("{:?}", ingested.quarantine) };
+    assert_eq!((torn.code, torn.line), (Code::TornStoreTail, Some(3)));
+    let rollout = rollouts(&ingested).next().unwrap();
+    assert_eq!(rollout.calls.len(), 2);
+    assert!(!rollout.ledger.failures.iter().any(|f| f.reason == torn.code.as_str()));
 }
 
 #[test]

@@ -292,7 +292,10 @@ fn what_is_no_capture_is_listed_and_nothing_at_all_is_an_error() {
     let ingested = read(&[home.path(), &Path::new(SEED1).join("staged-v2")]);
     let forms: Vec<_> = ingested.sources.iter().map(|source| source.form).collect();
     let count = |form| forms.iter().filter(|f| **f == form).count();
-    assert_eq!((count(SourceForm::Ignored), count(SourceForm::Media), forms.len()), (3, 1, 7));
+    assert_eq!(
+        (count(SourceForm::Ignored), count(SourceForm::MediaTensors), forms.len()),
+        (3, 1, 7)
+    );
     assert_eq!(ingested.findings.iter().map(|f| f.code).collect::<Vec<_>>(), [Code::MediaNotRead]);
 }
 
