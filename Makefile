@@ -43,7 +43,7 @@ test: lint check-docs deny ## Prove everything: format, lints, tests with and wi
 	$(TORCH_ENV); cargo test --features torch
 	@echo "make test: everything passed"
 
-generated: ## Write man pages, completions, and the reference of codes again
+generated: ## Write man pages, completions, schemas, and the reference of codes again
 	cargo run --quiet -- generated .
 
 clean: ## Remove what was built, the demo's results and .deps included

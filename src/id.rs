@@ -127,6 +127,16 @@ impl<'de> Deserialize<'de> for Digest32 {
     }
 }
 
+impl JsonSchema for Digest32 {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Digest32".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "pattern": "^[0-9a-f]{64}$" })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,5 +1,6 @@
 //! What ingest hands to the archive: groups, what could not be read, and where all of it came from.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::Group;
@@ -21,7 +22,7 @@ pub struct Ingested {
 }
 
 /// A line, or a whole file, that could not be read. One line of `quarantine.jsonl`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Quarantined {
     /// Source file, as in [`SourceFile::path`].
     pub source: String,
@@ -85,7 +86,9 @@ fn code<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Code, D::Error> {
 }
 
 /// What a file turned out to hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum SourceForm {
     /// Staged records.
@@ -111,7 +114,7 @@ pub enum SourceForm {
 }
 
 /// One file among the sources.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SourceFile {
     /// The name for a file given by name; for a file in a given folder, the folder's name and
     /// the path within.

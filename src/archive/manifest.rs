@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Component, Path};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::SourceFile;
@@ -57,7 +58,7 @@ impl FormatVersion {
 }
 
 /// Totals of an archive.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Counts {
     /// Prompt groups.
     pub groups: u64,

@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Exit;
@@ -94,8 +95,13 @@ fn finite(text: &str) -> Result<f64, String> {
     }
 }
 
+/// JSON Schema of `--format json`.
+pub(super) fn schema() -> schemars::Schema {
+    schemars::schema_for!(Document)
+}
+
 /// `--format json`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Document {
     schema_version: u32,
     rows: u64,

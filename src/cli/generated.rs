@@ -1,4 +1,4 @@
-//! Files made from the code: man pages, completions, the reference of codes.
+//! Files made from the code: man pages, completions, JSON Schemas, the reference of codes.
 //!
 //! They are checked in; a test compares them with what these functions give, and
 //! `forestctl generated DIR` (hidden) writes them.
@@ -44,7 +44,26 @@ pub fn files() -> Vec<(String, String)> {
         let name = shell.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default();
         files.push((format!("completions/forestctl.{name}"), completions(shell)));
     }
+    files.extend(schemas().into_iter().map(|(name, text)| (format!("schemas/{name}"), text)));
     files
+}
+
+/// JSON Schemas of what `--format json` prints, by file name.
+fn schemas() -> Vec<(String, String)> {
+    [
+        ("ingest", super::ingest::schema()),
+        ("validate", schemars::schema_for!(crate::report::FindingsDocument<'_>)),
+        ("select", super::select::schema()),
+        ("build-rows", super::build_rows::schema()),
+        ("step", schemars::schema_for!(crate::step::report::StepReport)),
+    ]
+    .into_iter()
+    .map(|(command, schema)| {
+        // A schema is a JSON value, and so has a text.
+        let text = serde_json::to_string_pretty(&schema).unwrap_or_default();
+        (format!("{command}.json"), text + "\n")
+    })
+    .collect()
 }
 
 /// Completions for one shell.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use indicatif::HumanBytes;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Exit;
@@ -71,7 +72,7 @@ impl IngestArgs {
 }
 
 /// What was put where.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Totals {
     archive: String,
     /// The archive was there already, and is the same.
@@ -83,8 +84,13 @@ struct Totals {
     content: Digest32,
 }
 
+/// JSON Schema of `--format json`.
+pub(super) fn schema() -> schemars::Schema {
+    schemars::schema_for!(Report<'_>)
+}
+
 /// What `--format json` prints.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Report<'a> {
     schema_version: u32,
     #[serde(flatten)]
@@ -97,7 +103,7 @@ struct Report<'a> {
 }
 
 /// One line of `--format jsonl`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Line<'a, T> {
     schema_version: u32,
     kind: &'static str,

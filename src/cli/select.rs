@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Exit;
@@ -35,8 +36,13 @@ pub struct SelectArgs {
     selecting: SelectingArgs,
 }
 
+/// JSON Schema of `--format json`.
+pub(super) fn schema() -> schemars::Schema {
+    schemars::schema_for!(Document<'_>)
+}
+
 /// `--format json`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Document<'a> {
     schema_version: u32,
     policy: PolicyName,
@@ -44,7 +50,7 @@ struct Document<'a> {
     dropped_groups: Vec<DroppedLine<'a>>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct RolloutLine<'a> {
     group_id: &'a GroupId,
     rollout_id: &'a RolloutId,
@@ -55,7 +61,7 @@ struct RolloutLine<'a> {
     terminal_call_id: Option<&'a CallId>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct DroppedLine<'a> {
     group_id: &'a GroupId,
     reason: Code,

@@ -1,5 +1,6 @@
 //! The diagnostics of a step: means over the retained valid tokens.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::loss::{Loss, Terms, Token, unclamped};
@@ -15,7 +16,7 @@ pub fn mean(sum: f64, tokens: u64) -> f64 {
 /// What a step reports besides its loss (section "RL math" of upstream's semantics). `c`, `p` and
 /// `g` are the log-probabilities under the current, previous and generating policy. JSON has null
 /// for what overflows.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Metrics {
     /// Mean of `exp |g - p|`.
     pub token_mult_prob_error: f64,

@@ -1,5 +1,6 @@
 //! What a step tells: the JSON of `step --format json` and the lines of `metrics.jsonl`.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::metrics::Metrics;
@@ -9,7 +10,7 @@ use super::sequence_error::Filtered;
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// Result of one step.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepReport {
     /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
@@ -26,7 +27,7 @@ pub struct StepReport {
 }
 
 /// Diagnostics of a step.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepMetrics {
     /// Means over the retained valid tokens.
     #[serde(flatten)]

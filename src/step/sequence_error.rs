@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::batch::Batch;
@@ -48,7 +49,7 @@ pub fn sequence_errors(batch: &Batch, previous: &[Vec<f64>]) -> SequenceErrors {
 }
 
 /// What a threshold on the pooled error does.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Filtered {
     /// Rollouts above the threshold, all of whose rows are masked.
     pub masked_rollouts: Vec<RolloutId>,
@@ -63,7 +64,7 @@ pub struct Filtered {
 }
 
 /// Extent of some errors.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Spread {
     /// Greatest.
     pub max: f64,
