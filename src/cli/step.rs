@@ -115,6 +115,11 @@ impl StepArgs {
         {
             command.env("LD_LIBRARY_PATH", path);
         }
+        // Threads that spin while they wait take the cores from whatever else runs, and a step on
+        // busy cores then takes many times as long.
+        if std::env::var_os("OMP_WAIT_POLICY").is_none() {
+            command.env("OMP_WAIT_POLICY", "passive");
+        }
         let error = std::os::unix::process::CommandExt::exec(
             command.args(without_subcommand(std::env::args_os().skip(1))),
         );
