@@ -15,7 +15,8 @@ use serde_json::Value;
 use tch::Device;
 
 use super::fixture::{
-    close, expected, expected_tensors, model, relative_distance, rows, settings, tensors,
+    close, expected, expected_tensors, loss_config, model, relative_distance, rows, settings,
+    tensors,
 };
 use super::learner::checkpoint;
 use super::learner::decoder::Decoder;
@@ -198,27 +199,38 @@ fn rows_and_single_calls_give_the_same_gradient() {
     let load =
         |name, trains| Decoder::load(&model(name), Dtype::Float64, Device::Cpu, trains).unwrap();
     let mut policy = load("tiny-qwen3", true);
-    let config = LossConfig { kl_gradient: KlGradient::Plain, ..LossConfig::default() };
-    let loss = Loss::new(config).unwrap();
-    let mut outcome = |rows: &[Row]| {
-        for parameter in &mut policy.parameters {
-            parameter.grad = None;
+    let (old, reference) = (load("tiny-qwen3-prev", false), load("tiny-qwen3-ref", false));
+    for name in ["base;prev=self", "kitchen_sink;prev=old", "kl_k3;prev=old"] {
+        let loss = Loss::new(loss_config(&expected()["losses"][name]["config"])).unwrap();
+        let mut outcome = |rows: &[Row]| {
+            for parameter in &mut policy.parameters {
+                parameter.grad = None;
+            }
+            let scored = |model: &Decoder| score(model, rows, "", &|_, _, _| {}).unwrap();
+            let previous = scored(if name.ends_with("prev=self") { &policy } else { &old });
+            let reference = loss.needs_reference().then(|| scored(&reference));
+            let others = OtherPolicies { previous: &previous, reference: reference.as_deref() };
+            let batch = Batch::new(rows).unwrap();
+            let sums = accumulate(&mut policy, &batch, &loss, others, &|_, _, _| {}).unwrap();
+            let gradient = policy.parameters.iter().map(|p| to_f64(p.grad.as_ref().unwrap()));
+            let gradient: Vec<_> = gradient.map(Result::unwrap).collect();
+            (sums.loss(&loss, batch.valid_tokens()), gradient)
+        };
+        let (rows_loss, rows_gradient) = outcome(&whole);
+        let (calls_loss, calls_gradient) = outcome(&single);
+        let stored = &expected()["per_call_checks"][name];
+        let what = |of: &str| format!("{name} {of}");
+        let number = |key: &str| stored[key].as_f64().unwrap();
+        close(calls_loss, number("per_call_loss"), TOLERANCE, &what("calls"));
+        close(rows_loss, number("rows_loss"), TOLERANCE, &what("rows"));
+        close(calls_loss, rows_loss, 1e-12, &what("calls against rows"));
+        for (parameter, (calls, rows)) in
+            policy.parameters.iter().zip(calls_gradient.iter().zip(&rows_gradient))
+        {
+            let off = relative_distance(calls, rows);
+            assert!(off <= 1e-12, "{name} {}: {off:e}", parameter.name);
         }
-        let scored = |name| score(&load(name, false), rows, "", &|_, _, _| {}).unwrap();
-        let (previous, reference) = (scored("tiny-qwen3-prev"), scored("tiny-qwen3-ref"));
-        let others = OtherPolicies { previous: &previous, reference: Some(&reference) };
-        let batch = Batch::new(rows).unwrap();
-        let sums = accumulate(&mut policy, &batch, &loss, others, &|_, _, _| {}).unwrap();
-        let all = policy.parameters.iter().flat_map(|p| to_f64(p.grad.as_ref().unwrap()).unwrap());
-        (sums.loss(&loss, batch.valid_tokens()), all.collect::<Vec<_>>())
-    };
-    let (rows_loss, rows_grad) = outcome(&whole);
-    let (calls_loss, calls_grad) = outcome(&single);
-    let stored = &expected()["per_call_checks"]["kl_k3;prev=old"];
-    close(calls_loss, stored["per_call_loss"].as_f64().unwrap(), TOLERANCE, "single calls");
-    close(rows_loss, stored["rows_loss"].as_f64().unwrap(), TOLERANCE, "rows");
-    let off = relative_distance(&calls_grad, &rows_grad);
-    assert!(off <= 1e-12, "{off:e}");
+    }
 }
 
 #[test]
