@@ -284,7 +284,7 @@ fn human(args: &StepArgs, report: &StepReport, ui: &Ui) -> String {
     };
     let mut text = format!(
         "{}  loss {:.6}, gradient norm {:.6} ({clipped}), {} loss tokens in {} rows\n",
-        ui.tone(Tone::Strong, format!("step {}", report.step)),
+        ui.tone(Tone::Strong, format!("step {}", metrics.step)),
         report.loss,
         report.grad_norm,
         thousands(report.loss_tokens),

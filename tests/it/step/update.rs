@@ -61,7 +61,7 @@ fn float64_weights_after_the_step_agree() {
     close(trained.report.loss, step["loss"].as_f64().unwrap(), TOLERANCE, "loss");
     close(trained.report.grad_norm, step["grad_norm"].as_f64().unwrap(), TOLERANCE, "norm");
     assert_eq!(trained.report.metrics.clip_coefficient, 1.0);
-    assert_eq!((trained.report.step, trained.report.loss_tokens), (1, 1027));
+    assert_eq!((trained.report.metrics.step, trained.report.loss_tokens), (1, 1027));
     assert_eq!(trained.report.metrics.tokens.num_valid_samples, 27);
     let stored = expected_tensors("weights_after_step_f64");
     assert_eq!(stored.len(), trained.policy.parameters.len());
@@ -307,7 +307,7 @@ fn a_step_from_a_checkpoint_continues_the_run() {
         let first = train(&model("tiny-qwen3"), &mut rows(), &settings);
         checkpoint::write(home.path(), &model("tiny-qwen3"), &first, &settings, NO_ROWS).unwrap();
         let second = train(home.path(), &mut rows(), &settings);
-        assert_eq!(second.report.step, 2);
+        assert_eq!(second.report.metrics.step, 2);
         // The oracle of AdamW's second step, element by element from the first step's moments.
         let state = tensors(&home.path().join("optimizer.safetensors"));
         let scale = second.report.metrics.clip_coefficient;
