@@ -12,4 +12,5 @@ pub use ingested::{Ingested, Quarantined, SourceFile, SourceForm};
 pub use manifest::{Counts, FileEntry, FormatVersion, MANIFEST, Manifest, Tool};
 pub use model::*;
 pub use read::Archive;
+pub(crate) use read::quietly;
 pub use write::{Summary, write};

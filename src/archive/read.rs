@@ -265,7 +265,7 @@ thread_local! {
 
 /// Runs `work`; a panic in it is `None`, and nothing is printed. The decoder is known to panic on
 /// files that were made to mislead it.
-fn quietly<T>(work: AssertUnwindSafe<impl FnOnce() -> T>) -> Option<T> {
+pub(crate) fn quietly<T>(work: AssertUnwindSafe<impl FnOnce() -> T>) -> Option<T> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let loud = std::panic::take_hook();

@@ -3,7 +3,7 @@
 #[path = "../learner/mod.rs"]
 mod learner;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use forestctl::cli::step::{StepArgs, main as converse, progress};
@@ -23,12 +23,7 @@ fn main() -> ExitCode {
 fn step(args: &StepArgs, threads: usize, ui: &Ui) -> Result<StepReport> {
     // Refused now rather than after the work; what is written later appears whole.
     drop(AtomicDir::create(&args.output, args.force, checkpoint::TRAINER_STATE)?);
-    let dumps = [&args.dump_gradients, &args.dump_logprobs];
-    let existing = |file: &&PathBuf| file.symlink_metadata().is_ok();
-    if let Some(file) = dumps.into_iter().flatten().find(existing).filter(|_| !args.force) {
-        return Err(Error::usage(format!("{} already exists", file.display()))
-            .help("Choose another file, or replace it with --force"));
-    }
+    args.check_outputs()?;
     let mut rows = rows::read(&args.rows)?;
     let digest = digest(&args.rows)?;
     let architecture = Architecture::read(&args.model.join("config.json"))?;

@@ -57,19 +57,19 @@ pub struct StepArgs {
     #[arg(long, value_name = "DIR")]
     pub prev_model: Option<PathBuf>,
     /// Coefficient of the KL term [default: 0.01 with --reference-model, else 0]
-    #[arg(long, value_name = "X")]
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
     pub kl_coef: Option<f64>,
     /// Learning rate
-    #[arg(long, value_name = "X", default_value_t = AdamW::default().lr)]
+    #[arg(long, value_name = "X", allow_negative_numbers = true, default_value_t = AdamW::default().lr)]
     pub lr: f64,
     /// Decoupled weight decay of every parameter
-    #[arg(long, value_name = "X", default_value_t = AdamW::default().weight_decay)]
+    #[arg(long, value_name = "X", allow_negative_numbers = true, default_value_t = AdamW::default().weight_decay)]
     pub weight_decay: f64,
     /// Scale gradients down to this global norm
-    #[arg(long, value_name = "X", default_value_t = AdamW::default().max_grad_norm)]
+    #[arg(long, value_name = "X", allow_negative_numbers = true, default_value_t = AdamW::default().max_grad_norm)]
     pub max_grad_norm: f64,
     /// Decay of the first and second moment
-    #[arg(long, value_name = "B1,B2", default_value = "0.9,0.999", value_parser = betas)]
+    #[arg(long, value_name = "B1,B2", default_value = "0.9,0.999", allow_hyphen_values = true, value_parser = betas)]
     pub betas: (f64, f64),
     /// Number format of computation and checkpoint [default: the model's own]
     #[arg(long, value_enum, value_name = "DTYPE")]
@@ -105,25 +105,71 @@ impl StepArgs {
     /// Hands over to the learner, which replaces this process.
     pub fn run(self, _ui: &Ui) -> Result<Exit> {
         let learner = find_learner()?;
-        let libraries = library_path();
-        if !libraries.iter().any(|dir| dir.join("libtorch_cpu.so").exists()) {
-            probe(&learner)?;
-        }
-        let mut command = Command::new(&learner);
-        if let Ok(path) = std::env::join_paths(&libraries)
-            && !path.is_empty()
-        {
-            command.env("LD_LIBRARY_PATH", path);
-        }
-        // Threads that spin while they wait take the cores from whatever else runs, and a step on
-        // busy cores then takes many times as long.
-        if std::env::var_os("OMP_WAIT_POLICY").is_none() {
-            command.env("OMP_WAIT_POLICY", "passive");
-        }
+        let libraries = std::env::join_paths(library_path()).ok().filter(|path| !path.is_empty());
+        let command = || {
+            let mut command = Command::new(&learner);
+            if let Some(path) = &libraries {
+                command.env("LD_LIBRARY_PATH", path);
+            }
+            // Threads that spin while they wait take the cores from whatever else runs, and a
+            // step on busy cores then takes many times as long.
+            if std::env::var_os("OMP_WAIT_POLICY").is_none() {
+                command.env("OMP_WAIT_POLICY", "passive");
+            }
+            command
+        };
+        // The loader's own complaint of a missing or foreign libtorch helps nobody.
+        probe(command(), &learner)?;
         let error = std::os::unix::process::CommandExt::exec(
-            command.args(without_subcommand(std::env::args_os().skip(1))),
+            command().args(without_subcommand(std::env::args_os().skip(1))),
         );
         Err(Error::io("cannot run", learner, error))
+    }
+
+    /// Refuses outputs that exist, that could not be written in the end, or that would replace an
+    /// input; asked before the work.
+    pub fn check_outputs(&self) -> Result<()> {
+        let output = resolved(&self.output);
+        let inputs = [Some(&self.rows), self.reference_model.as_ref(), self.prev_model.as_ref()];
+        let replaced = |input: &&PathBuf| resolved(input).starts_with(&output);
+        // Only the model itself may be continued in place.
+        let model = Some(&self.model).filter(|model| resolved(model) != output);
+        if let Some(input) =
+            inputs.into_iter().chain([self.config.as_ref(), model]).flatten().find(replaced)
+        {
+            return Err(Error::usage(format!(
+                "{} would replace {}, which the step reads",
+                self.output.display(),
+                input.display()
+            ))
+            .help("Choose another output"));
+        }
+        let dumps = [&self.dump_gradients, &self.dump_logprobs].map(Option::as_ref);
+        for dump in dumps.into_iter().flatten() {
+            let refuse = |what: &str, help: &str| {
+                Err(Error::usage(format!("{} {what}", dump.display())).help(help))
+            };
+            let place = resolved(dump);
+            if dump.is_dir() {
+                return refuse("is a directory", "Choose a file");
+            }
+            if !self.force && dump.symlink_metadata().is_ok() {
+                return refuse("already exists", "Choose another file, or replace it with --force");
+            }
+            if place.starts_with(&output) {
+                return refuse("would lie in the checkpoint", "Choose a file outside of it");
+            }
+            if !place.parent().is_some_and(Path::is_dir) {
+                return refuse("would lie in a directory that is not there", "Create it first");
+            }
+        }
+        match dumps {
+            [Some(a), Some(b)] if resolved(a) == resolved(b) => {
+                Err(Error::usage(format!("{} would hold two dumps", a.display()))
+                    .help("Give --dump-gradients and --dump-logprobs files of their own"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Settles flags, YAML and defaults. `model_dtype` is what the model was saved in, `rows` what
@@ -174,6 +220,11 @@ impl StepArgs {
             Some(_) => LossConfig::default().reference_policy_kl_penalty,
             None => 0.0,
         };
+        if let Some(flag) = self.kl_coef.filter(|x| !(*x >= 0.0 && x.is_finite())) {
+            return Err(Error::usage(format!(
+                "--kl-coef is {flag}; it must be finite and not negative"
+            )));
+        }
         let coefficient = self.kl_coef.or(stated).unwrap_or(default);
         if coefficient != 0.0 && self.reference_model.is_none() {
             return Err(Error::usage(format!(
@@ -210,12 +261,19 @@ fn library_path() -> Vec<PathBuf> {
     dirs
 }
 
-/// The learner may know by itself where libtorch lies; if it does not, say what to do.
-fn probe(learner: &Path) -> Result<()> {
-    let output = Command::new(learner)
-        .arg("--version")
-        .output()
-        .map_err(|e| Error::io("cannot run", learner, e))?;
+/// Where a path leads, links resolved as far as it exists.
+fn resolved(path: &Path) -> PathBuf {
+    let beside = || {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        Some(resolved(parent.unwrap_or(Path::new("."))).join(path.file_name()?))
+    };
+    path.canonicalize().ok().or_else(beside).unwrap_or_else(|| path.to_owned())
+}
+
+/// Whether the learner starts, and if not, what to do.
+fn probe(mut command: Command, learner: &Path) -> Result<()> {
+    let output =
+        command.arg("--version").output().map_err(|e| Error::io("cannot run", learner, e))?;
     if output.status.success() {
         return Ok(());
     }
@@ -289,7 +347,7 @@ fn human(args: &StepArgs, report: &StepReport, ui: &Ui) -> String {
     };
     let mut text = format!(
         "{}  loss {:.6}, gradient norm {:.6} ({clipped}), {} loss tokens in {} rows\n",
-        ui.tone(Tone::Strong, format!("step {}", report.step)),
+        ui.tone(Tone::Strong, format!("step {}", metrics.step)),
         report.loss,
         report.grad_norm,
         thousands(report.loss_tokens),

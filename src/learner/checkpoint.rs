@@ -9,7 +9,7 @@ use forestctl::id::Digest32;
 use forestctl::rows::Row;
 use forestctl::step::batch::Batch;
 use forestctl::step::model::weights::MODEL;
-use forestctl::step::report::StepReport;
+use forestctl::step::report::{SCHEMA_VERSION, StepReport};
 use forestctl::step::settings::{Dtype, StepSettings};
 use safetensors::tensor::{SafeTensorError, TensorView, serialize_to_file};
 use serde::{Deserialize, Serialize};
@@ -23,6 +23,9 @@ use super::tensor::{Torch, failed, indices, to_bytes};
 
 /// Largest safetensors file; more weights go into further shards.
 const SHARD_BYTES: usize = 5_000_000_000;
+
+/// More updates than any run makes; all of them are exact in float64.
+const MAX_STEPS: u64 = 1 << 53;
 
 /// What marks a directory as a checkpoint of ours: step counter, settings, rows digest.
 pub const TRAINER_STATE: &str = "trainer_state.json";
@@ -90,17 +93,28 @@ pub fn steps_behind(model: &Path) -> Result<Option<u64>> {
     #[derive(Deserialize)]
     struct Behind {
         schema_version: Option<u64>,
-        global_step: u64,
+        global_step: Option<u64>,
     }
     let path = model.join(TRAINER_STATE);
     if !path.is_file() {
         return Ok(None);
     }
     let text = fs::read(&path).map_err(|e| Error::io("cannot read", &path, e))?;
-    let behind: Behind = serde_json::from_slice(&text)
-        .map_err(|e| Error::format(format!("{} is no trainer state", path.display())).because(e))?;
-    // Other trainers write a file of this name too, and another optimizer state with it.
-    Ok(behind.schema_version.map(|_| behind.global_step))
+    let refused = |what: &str| {
+        Error::format(format!("{} {what}", path.display()))
+            .help("Remove the file to start with a fresh optimizer")
+    };
+    let behind: Behind =
+        serde_json::from_slice(&text).map_err(|e| refused("is no trainer state").because(e))?;
+    match (behind.schema_version, behind.global_step) {
+        // Other trainers write a file of this name too, and another optimizer state with it.
+        (None, _) => Ok(None),
+        (Some(version), _) if version != u64::from(SCHEMA_VERSION) => Err(refused(&format!(
+            "has schema_version {version}, and this forestctl reads {SCHEMA_VERSION}"
+        ))),
+        (_, Some(step)) if step < MAX_STEPS => Ok(Some(step)),
+        _ => Err(refused(&format!("needs a global_step below {MAX_STEPS}"))),
+    }
 }
 
 /// Writes the gradients that the parameters hold, by Hugging Face name.
@@ -203,8 +217,12 @@ fn write_config(source: &Path, dir: &Path, dtype: Dtype) -> Result<()> {
     let mut config: Value = serde_json::from_slice(&text)
         .map_err(|e| Error::format(format!("{} is not JSON", path.display())).because(e))?;
     if let Some(map) = config.as_object_mut() {
-        let key = if map.contains_key("torch_dtype") { "torch_dtype" } else { "dtype" };
-        map.insert(key.to_owned(), dtype.as_str().into());
+        // Readers of either spelling must find the same; a model that has one keeps just that.
+        let old = map.contains_key("torch_dtype");
+        let keys = [("torch_dtype", old), ("dtype", !old || map.contains_key("dtype"))];
+        for (key, _) in keys.into_iter().filter(|(_, write)| *write) {
+            map.insert(key.to_owned(), dtype.as_str().into());
+        }
     }
     write_json(&dir.join("config.json"), &config)
 }
@@ -212,7 +230,7 @@ fn write_config(source: &Path, dir: &Path, dtype: Dtype) -> Result<()> {
 /// The lines of the steps before, and one for this step.
 fn append_metrics(source: &Path, dir: &Path, report: &StepReport) -> Result<()> {
     let before = source.join(METRICS);
-    let mut text = match report.step > 1 && before.is_file() {
+    let mut text = match report.metrics.step > 1 && before.is_file() {
         true => fs::read(&before).map_err(|e| Error::io("cannot read", &before, e))?,
         false => Vec::new(),
     };

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use forestctl::error::Result;
+use forestctl::error::{Error, Result};
 use forestctl::step::model::{WeightFiles, Weights};
 use forestctl::step::settings::AdamW;
 use tch::{Kind, Tensor};
 
 use super::parameters::Parameter;
-use super::tensor::{Torch, failed, from_view};
+use super::tensor::{Torch, failed, from_view, is_finite};
 
 /// Stem of the files that hold the optimizer's state.
 pub const OPTIMIZER: &str = "optimizer";
@@ -69,6 +69,9 @@ impl OptimizerState {
 
     /// One update with gradients multiplied by `coefficient`. Decay is decoupled and on every
     /// parameter; both moments are bias corrected.
+    ///
+    /// # Errors
+    /// When a weight or a moment overflows.
     pub fn update(
         &mut self,
         parameters: &mut [Parameter],
@@ -81,6 +84,17 @@ impl OptimizerState {
             advance(parameter, moments, settings, coefficient, self.step)
                 .and_then(|()| parameter.publish())
                 .map_err(failed)?;
+            for (what, tensor) in
+                [("weight", &parameter.leaf), ("moment", &moments.0), ("moment", &moments.1)]
+            {
+                if !is_finite(tensor).map_err(failed)? {
+                    return Err(Error::format(format!(
+                        "the update leaves a {what} of {} that is not finite; nothing was written",
+                        parameter.name
+                    ))
+                    .help("Use a smaller --lr or --weight-decay, or a wider --dtype"));
+                }
+            }
         }
         Ok(())
     }

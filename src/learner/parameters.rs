@@ -4,7 +4,7 @@ use forestctl::error::{Error, Result};
 use forestctl::step::model::weights::Weights;
 use tch::{Device, Kind, Tensor};
 
-use super::tensor::{Torch, failed, from_view, precise};
+use super::tensor::{Torch, failed, from_view, is_finite, precise};
 
 /// One weight tensor.
 #[derive(Debug)]
@@ -65,10 +65,17 @@ impl<'a> Loader<'a> {
         Self { weights, kind, device, trainable, parameters: Vec::new() }
     }
 
-    /// Loads one weight; the result shares its storage with the parameter.
+    /// Loads one weight, all of whose numbers must be finite; the result shares its storage with the parameter.
     pub fn take(&mut self, name: String, shape: &[usize]) -> Result<Tensor> {
         let stored = from_view(&name, self.weights.get(&name, shape)?)?;
         let parameter = self.parameter(name, &stored).map_err(failed)?;
+        if !is_finite(&parameter.leaf).map_err(failed)? {
+            return Err(Error::format(format!(
+                "{} holds numbers that are not finite in {:?}",
+                parameter.name, self.kind
+            ))
+            .help("Take an earlier checkpoint, or a wider --dtype"));
+        }
         let shared = parameter.leaf.shallow_clone();
         self.parameters.push(parameter);
         Ok(shared)

@@ -106,11 +106,11 @@ pub fn run(
     let kl_coefficient = settings.loss.reference_policy_kl_penalty;
     let report = StepReport {
         schema_version: SCHEMA_VERSION,
-        step: optimizer.step,
         loss: value,
         grad_norm: norm,
         loss_tokens: tokens,
         metrics: StepMetrics {
+            step: optimizer.step,
             clip_coefficient: coefficient,
             lr: settings.optimizer.lr,
             kl_coefficient,

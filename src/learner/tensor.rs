@@ -111,6 +111,11 @@ fn raw_bytes(tensor: &Tensor) -> Torch<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Whether no element is NaN or infinite.
+pub fn is_finite(tensor: &Tensor) -> Torch<bool> {
+    Ok(tensor.f_isfinite()?.f_all()?.f_int64_value(&[])? != 0)
+}
+
 /// The elements of a tensor as float64, row-major.
 pub fn to_f64(tensor: &Tensor) -> Torch<Vec<f64>> {
     let tensor = tensor

@@ -2,6 +2,7 @@
 
 pub mod advantage;
 mod build;
+mod check;
 mod columns;
 pub mod manifest;
 pub mod model;

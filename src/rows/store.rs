@@ -1,16 +1,19 @@
 //! The rows directory: `rows.json` beside `rows/part-*.parquet`.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::Path;
 
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::metadata::ParquetMetaData;
 use parquet::file::properties::WriterProperties;
 
-use super::columns;
 use super::manifest::{Part, RowsManifest};
 use super::model::Row;
+use super::{check, columns};
+use crate::archive::quietly;
 use crate::error::{Error, Result};
 use crate::id::Digest32;
 use crate::output::AtomicDir;
@@ -22,6 +25,8 @@ pub const MANIFEST: &str = "rows.json";
 const PART_TOKENS: u64 = 1 << 24;
 /// Tokens (or route entries) of one row group.
 const BATCH_TOKENS: u64 = 1 << 22;
+/// Entries per byte of a part, above those of one full part, that nothing honest exceeds.
+const MOST_PER_BYTE: u64 = 1 << 10;
 
 /// A rows directory, read whole and checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -141,30 +146,60 @@ fn read_part(path: &Path, part: &Part, rows: &mut Vec<Row>) -> Result<()> {
         Error::format(format!("{} {what}", path.display()))
             .help("Restore the file from a copy, or build the rows again")
     };
+    if !path.is_file() {
+        return Err(corrupt("is missing, or no file"));
+    }
     let bytes = fs::read(path).map_err(|e| Error::io("cannot read", path, e))?;
     if blake3::hash(&bytes).as_bytes() != &part.blake3.0 {
         return Err(corrupt("differs from its BLAKE3 in rows.json"));
     }
+    if bytes.len() as u64 != part.bytes {
+        return Err(corrupt(&format!(
+            "has another size than the {} bytes of rows.json",
+            part.bytes
+        )));
+    }
     let before = rows.len();
     let unreadable = |e: String| corrupt("is not a Parquet file of rows").because(e);
     // parquet can panic on a file that someone damaged and sealed again.
-    let parsed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+    let parsed = quietly(std::panic::AssertUnwindSafe(|| {
+        let size = bytes.len();
         let builder = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(bytes))
             .map_err(|e| unreadable(e.to_string()))?;
+        if let Some(entries) = implausible(builder.metadata(), size) {
+            return Err(unreadable(format!("{entries} entries in {size} bytes are no rows")));
+        }
         for batch in builder.build().map_err(|e| unreadable(e.to_string()))? {
             let batch = batch.map_err(|e| unreadable(e.to_string()))?;
             columns::from_batch(&batch, rows).map_err(|e| unreadable(e.to_string()))?;
         }
         Ok(())
     }));
-    parsed.map_err(|_| unreadable("its structure is broken".to_owned()))??;
+    parsed.ok_or_else(|| unreadable("its structure is broken".to_owned()))??;
     if (rows.len() - before) as u64 != part.rows {
         return Err(corrupt("holds another number of rows than rows.json says"));
+    }
+    if rows[before..].iter().map(|row| row.input_ids.len() as u64).sum::<u64>() != part.tokens {
+        return Err(corrupt("holds another number of tokens than rows.json says"));
     }
     match rows[before..].iter().find_map(|row| Some((row, row.inconsistency()?))) {
         Some((row, what)) => Err(corrupt(&format!("is inconsistent: row {}: {what}", row.row_id))),
         None => Ok(()),
     }
+}
+
+/// The entries of the longest column, when no honest file of `size` bytes could hold so many: a
+/// few bytes can claim any number of equal values, and reading them takes memory for each.
+fn implausible(metadata: &ParquetMetaData, size: usize) -> Option<u64> {
+    let mut entries: BTreeMap<usize, u64> = BTreeMap::new();
+    for group in metadata.row_groups() {
+        for (i, column) in group.columns().iter().enumerate() {
+            let sum = entries.entry(i).or_default();
+            *sum = sum.saturating_add(u64::try_from(column.num_values()).unwrap_or(u64::MAX));
+        }
+    }
+    let most = PART_TOKENS.saturating_add((size as u64).saturating_mul(MOST_PER_BYTE));
+    entries.into_values().max().filter(|entries| *entries > most)
 }
 
 fn refuse_unlisted(folder: &Path, parts: usize) -> Result<()> {
@@ -186,6 +221,16 @@ fn check_against(manifest: &RowsManifest, rows: &[Row]) -> Result<()> {
     if !listed.eq(rows.iter().map(|r| (&r.group_id, &r.row_id))) {
         return Err(Error::format("rows.json lists other rows than the files hold")
             .help("Parts of two directories were mixed; build the rows again"));
+    }
+    let help = "The files were changed after they were written; build the rows again";
+    if let Some(what) = check::contradiction(rows) {
+        return Err(Error::format(what).help(help));
+    }
+    if let Some((count, stated, found)) = check::miscount(&manifest.counts, rows) {
+        return Err(Error::format(format!(
+            "rows.json says that counts.{count} is {stated}, and the files hold {found}"
+        ))
+        .help(help));
     }
     Ok(())
 }
@@ -214,19 +259,19 @@ mod tests {
                 is_execution_padding: i % 3 == 2,
                 uses_borrowed_input: i % 3 == 2,
                 input_ids: vec![u32::MAX, i, 0],
-                loss_mask: vec![0, 1, 1],
+                loss_mask: if i % 3 == 2 { vec![0; 3] } else { vec![0, 1, 1] },
                 generation_logprobs: vec![0.0, -0.0, f32::from_bits(1)],
                 spans: vec![Span {
                     call: "c".into(),
                     start: 0,
                     gen_start: 1,
                     end: 3,
-                    owned: true,
+                    owned: i % 3 != 2,
                     weight_version: (i % 2 == 0).then_some(u64::MAX),
                 }],
-                reward: (i > 0).then_some(0.1),
+                reward: (i != 1).then_some(0.1),
                 advantage: -1.0 / 3.0,
-                sample_mask: 1.0,
+                sample_mask: f32::from(u8::from(i % 3 != 2 && i != 1)),
                 truncated: i == 1,
                 mask_reason: (i == 1).then(|| "overlong".to_owned()),
                 routes: (i == 0).then(|| RowRoutes {
@@ -250,7 +295,14 @@ mod tests {
             batch: Default::default(),
             grpo: Default::default(),
         };
-        let counts = Counts { rows: n.into(), ..Counts::default() };
+        let trains = |row: &&Row| row.sample_mask == 1.0;
+        let counts = Counts {
+            rows: n.into(),
+            padding_rows: (n / 3).into(),
+            masked_rows: u64::from(n > 1),
+            loss_tokens: 2 * rows.iter().filter(trains).count() as u64,
+            ..Counts::default()
+        };
         let batch = Batch { counts, groups: groups.collect(), ..Batch::default() };
         let manifest = RowsManifest::new(provenance, 1, &batch);
         (manifest, rows)
@@ -346,6 +398,169 @@ mod tests {
             noticed += usize::from(read(&dir).is_err());
         }
         assert!(noticed > 0);
+    }
+
+    /// Writes rows with honest counts, whatever else is wrong, and reads them.
+    fn reread(rows: &[Row], change: impl FnOnce(&mut RowsManifest)) -> Result<RowsDir> {
+        let home = tempfile::tempdir().unwrap();
+        let dir = home.path().join("rows");
+        let (mut manifest, _) = sample(rows.len() as u32);
+        for (group, rows) in
+            manifest.groups.iter_mut().zip(rows.chunk_by(|a, b| a.group_id == b.group_id))
+        {
+            group.row_ids = rows.iter().map(|r| r.row_id.clone()).collect();
+        }
+        let mut manifest = write(draft(&dir), manifest, rows).unwrap();
+        change(&mut manifest);
+        fs::write(dir.join(MANIFEST), manifest.to_json().unwrap()).unwrap();
+        read(&dir)
+    }
+
+    #[test]
+    fn rows_that_contradict_one_another_are_refused_by_row_and_column() {
+        type Break = fn(&mut Vec<Row>);
+        let cases: [(Break, &str, &str); 25] = [
+            (|r| r[3].row_id = "row0".into(), "row0", "row_id appears twice"),
+            (|r| r[0].sample_mask = 0.5, "row0", "sample_mask is 0.5"),
+            (|r| r[0].sample_mask = f32::NAN, "row0", "sample_mask is NaN"),
+            (|r| r[1].sample_mask = 1.0, "row1", "against its mask_reason"),
+            (|r| r[0].sample_mask = 0.0, "row0", "against its mask_reason"),
+            (|r| r[2].sample_mask = 1.0, "row2", "sample_mask is 1"),
+            (|r| r[0].advantage = f64::NAN, "row0", "advantage is NaN"),
+            (|r| r[0].advantage = f64::NEG_INFINITY, "row0", "advantage is -inf"),
+            (|r| r[0].reward = None, "row0", "reward is missing"),
+            (|r| r[0].reward = Some(f64::INFINITY), "row0", "reward is missing or not finite"),
+            (
+                |r| r[0].generation_logprobs[2] = f32::NAN,
+                "row0",
+                "logprobs is NaN at its trained token 2",
+            ),
+            (|r| r[0].generation_logprobs[1] = f32::INFINITY, "row0", "logprobs is inf"),
+            (|r| r[2].uses_borrowed_input = false, "row2", "uses_borrowed_input is false"),
+            (|r| r[0].uses_borrowed_input = true, "row0", "loss_mask is set on borrowed input"),
+            (|r| r[0].segment = 1, "row0", "segment is 1, and 0 is next"),
+            (|r| r[0].segment_count = u32::MAX, "row0", "segment_count is 4294967295"),
+            (|r| r[0].loss_mask[0] = 1, "row0", "loss mask"),
+            (|r| r[0].loss_mask.truncate(1), "row0", "differ in length"),
+            (|r| r[0].spans[0].end = u32::MAX, "row0", "spans"),
+            (|r| r[0].spans[0].gen_start = 9, "row0", "spans"),
+            (|r| r[0].spans.clear(), "row0", "spans do not cover"),
+            (|r| r[0].rollout_id = None, "row0", "owner"),
+            (
+                |r| {
+                    r[0].spans[0].gen_start = 0;
+                    r[0].loss_mask = vec![1; 3];
+                },
+                "row0",
+                "the first token, which nothing predicts",
+            ),
+            (
+                |r| {
+                    r[0].spans.clear();
+                    r[0].input_ids.clear();
+                    r[0].loss_mask.clear();
+                    r[0].generation_logprobs.clear();
+                    r[0].routes = None;
+                },
+                "row0",
+                "input_ids is empty",
+            ),
+            (
+                |r| {
+                    r[1] = Row { row_id: "row1".into(), segment: 1, ..r[0].clone() };
+                },
+                "row1",
+                "spans own call c, which row row0 owns already",
+            ),
+        ];
+        for (break_it, row, word) in cases {
+            let (_, mut rows) = sample(4);
+            break_it(&mut rows);
+            let error = reread(&rows, |_| ()).unwrap_err();
+            let text = error.to_string();
+            assert_eq!(error.kind(), Kind::Format, "{text}");
+            assert!(text.contains(word) && text.contains(&format!("row {row}:")), "{word}: {text}");
+        }
+        let (_, mut rows) = sample(4);
+        rows[1] = Row { row_id: "row1".into(), segment: 1, advantage: 9.0, ..rows[0].clone() };
+        rows[1].spans[0].call = "d".into();
+        let text = reread(&rows, |_| ()).unwrap_err().to_string();
+        assert!(text.contains("row row1: advantage differs from that of row row0"), "{text}");
+    }
+
+    #[test]
+    fn manifests_that_lie_about_their_files_are_refused() {
+        type Lie = fn(&mut RowsManifest);
+        let cases: [(Lie, &str); 10] = [
+            (|m| m.counts.rows = u64::MAX, "counts.rows is 18446744073709551615"),
+            (|m| m.counts.padding_rows = 0, "counts.padding_rows"),
+            (|m| m.counts.masked_rows = 9, "counts.masked_rows"),
+            (|m| m.counts.loss_tokens = 1, "counts.loss_tokens is 1, and the files hold 4"),
+            (|m| m.parts[0].rows = u64::MAX, "number of rows"),
+            (|m| m.parts[0].tokens = u64::MAX, "number of tokens"),
+            (|m| m.parts[0].bytes = u64::MAX, "another size"),
+            (|m| m.parts[0].path = "../../x".into(), "lists \"../../x\" as part 0"),
+            (|m| m.parts[0].path = "/etc/passwd".into(), "lists \"/etc/passwd\""),
+            (
+                |m| {
+                    m.parts
+                        .push(Part { path: "rows/part-00001.parquet".into(), ..m.parts[0].clone() })
+                },
+                "is missing",
+            ),
+        ];
+        let (_, rows) = sample(4);
+        reread(&rows, |_| ()).unwrap();
+        for (lie, word) in cases {
+            let text = reread(&rows, lie).unwrap_err().to_string();
+            assert!(text.contains(word), "{word}: {text}");
+        }
+    }
+
+    #[test]
+    fn texts_that_are_no_manifest_are_an_error() {
+        let (manifest, _) = sample(1);
+        let good = manifest.to_json().unwrap();
+        let sealed = |change: &dyn Fn(&mut serde_json::Value)| {
+            let mut value: serde_json::Value = serde_json::from_str(&good).unwrap();
+            value.as_object_mut().unwrap().remove("blake3");
+            change(&mut value);
+            let seal = blake3::hash(&serde_json::to_vec(&value).unwrap()).to_hex().to_string();
+            value["blake3"] = seal.into();
+            value.to_string()
+        };
+        RowsManifest::from_json(&sealed(&|v| v["added_by_a_later_minor"] = 1.into())).unwrap();
+        for bad in [
+            String::new(),
+            "[]".to_owned(),
+            "null".to_owned(),
+            "[".repeat(1_000_000),
+            good.replacen("\"major\": 1", "\"major\": 1e999", 1),
+            sealed(&|v| drop(v.as_object_mut().unwrap().remove("parts"))),
+            sealed(&|v| v["format"] = serde_json::json!({"major": "1", "minor": 0})),
+            sealed(&|v| v["counts"]["rows"] = (-1).into()),
+            sealed(&|v| v["counts"]["rows"] = 1e300.into()),
+            sealed(&|v| v["provenance"]["batch"]["data_parallel"] = 0.into()),
+        ] {
+            let error = RowsManifest::from_json(&bad).unwrap_err();
+            assert_eq!(error.kind(), Kind::Format);
+            assert!(error.to_string().contains("rows.json"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_claims_more_entries_than_it_can_hold_is_implausible() {
+        let home = tempfile::tempdir().unwrap();
+        let (_, mut rows) = sample(1);
+        rows[0].routes = None;
+        rows[0].input_ids = vec![7; PART_TOKENS as usize + (1 << 16)];
+        let part = write_part(home.path(), "part".to_owned(), &rows).unwrap();
+        let file = File::open(home.path().join("part")).unwrap();
+        let builder = ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
+        let entries = PART_TOKENS + (1 << 16);
+        assert_eq!(implausible(builder.metadata(), 63), Some(entries));
+        assert_eq!(implausible(builder.metadata(), 64), None);
+        assert_eq!(implausible(builder.metadata(), part.bytes as usize), None);
     }
 
     proptest! {

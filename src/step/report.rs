@@ -14,8 +14,6 @@ pub const SCHEMA_VERSION: u32 = 1;
 pub struct StepReport {
     /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
-    /// Optimizer steps behind the checkpoint, this one included.
-    pub step: u64,
     /// The loss before the update.
     pub loss: f64,
     /// Global norm of the gradient before clipping.
@@ -29,6 +27,8 @@ pub struct StepReport {
 /// Diagnostics of a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepMetrics {
+    /// Optimizer steps behind the checkpoint, this one included.
+    pub step: u64,
     /// Means over the retained valid tokens.
     #[serde(flatten)]
     pub tokens: Metrics,

@@ -88,7 +88,7 @@ impl Architecture {
             heads,
             kv_heads: config.count_or("num_key_value_heads", heads)?,
             head_dim: config.count_or("head_dim", hidden_size / heads)?,
-            rms_norm_eps: config.number("rms_norm_eps")?.unwrap_or(1e-6),
+            rms_norm_eps: config.positive("rms_norm_eps")?.unwrap_or(1e-6),
             rope: rope(&config)?,
             qkv_bias: bias || family == Family::Qwen2,
             output_bias: bias && family != Family::Qwen2,
@@ -171,6 +171,9 @@ fn refuse_what_changes_the_model(config: &Keys) -> Result<(), String> {
 /// `rope_parameters` of transformers 5; before, `rope_theta` and `rope_scaling`.
 fn rope(config: &Keys) -> Result<Rope, String> {
     let (key, scaling) = match (config.get("rope_parameters"), config.get("rope_scaling")) {
+        (Some(new), Some(old)) if new != old => {
+            return Err("rope_parameters and rope_scaling contradict each other".to_owned());
+        }
         (Some(v), _) => ("rope_parameters", Some(v)),
         (None, Some(v)) => ("rope_scaling", Some(v)),
         (None, None) => ("rope_scaling", None),
@@ -180,6 +183,11 @@ fn rope(config: &Keys) -> Result<Rope, String> {
     };
     let scaling = Keys { map: scaling.as_object().ok_or(format!("{key} is not an object"))? };
     let in_key = |problem: String| format!("{key}.{problem}");
+    if let Some((name, _)) = scaling.map.iter().find(|(_, v)| v.is_object()) {
+        return Err(format!(
+            "{key}.{name} is an object; only one embedding for all layers is supported"
+        ));
+    }
     let theta = match scaling.positive("rope_theta").map_err(in_key)? {
         Some(theta) => theta,
         None => config.positive("rope_theta")?.unwrap_or(10000.0),
@@ -314,6 +322,23 @@ mod tests {
             ("use_sliding_window", json!(true), "use_sliding_window"),
             ("layer_types", json!(["full_attention", "sliding_attention"]), "layer_types"),
             ("rope_parameters", json!({"rope_type": "yarn"}), "rope_parameters.rope_type \"yarn\""),
+            (
+                "rope_parameters",
+                json!({"type": "dynamic"}),
+                "rope_parameters.rope_type \"dynamic\"",
+            ),
+            (
+                "rope_parameters",
+                json!({"full_attention": {"rope_type": "default"}}),
+                "rope_parameters.full_attention",
+            ),
+            ("rope_scaling", json!({"rope_type": "yarn"}), "rope_scaling contradict"),
+            ("rms_norm_eps", json!(-1e-6), "rms_norm_eps is -0.000001"),
+            ("model_type", json!("mixtral"), "model_type \"mixtral\""),
+            ("model_type", json!("gemma3_text"), "model_type \"gemma3_text\""),
+            ("num_attention_heads", json!(0), "num_attention_heads is 0"),
+            ("num_attention_heads", json!(5), "num_key_value_heads 2"),
+            ("hidden_size", json!(1e300), "hidden_size is 1e+300"),
             ("hidden_act", json!("gelu"), "hidden_act"),
             ("attention_dropout", json!(0.1), "attention_dropout"),
             ("head_dim", json!(15), "head_dim 15"),

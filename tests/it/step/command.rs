@@ -56,6 +56,8 @@ fn a_step_prints_json_and_writes_checkpoint_and_dumps() {
     let output = forestctl(&args, home.path());
     assert!(output.status.success(), "{}", text(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let keys: Vec<_> = report.as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["grad_norm", "loss", "loss_tokens", "metrics", "schema_version"]);
     assert_eq!((&report["schema_version"], &report["loss_tokens"]), (&1.into(), &1027.into()));
     let step = &expected()["step"]["f64"];
     for key in ["loss", "grad_norm"] {
@@ -96,16 +98,34 @@ fn mistakes_exit_2_with_advice_and_leave_nothing() {
     let policy = model("tiny-qwen3");
     let policy = policy.to_str().unwrap();
     std::fs::write(home.path().join("bad.yaml"), "loss_fn: {ratio_clip_maxi: 1}").unwrap();
-    let cases: [(&[&str], &str); 6] = [
+    std::fs::write(home.path().join("taken"), "").unwrap();
+    let cases: [(&[&str], &str); 22] = [
         (&["--model", "nowhere"], "nowhere"),
         (&["--model", policy, "--kl-coef", "0.1"], "--reference-model"),
         (&["--model", policy, "--config", "bad.yaml"], "Did you mean ratio_clip_max?"),
         (&["--model", policy, "--device", "cuda"], "--device cuda"),
         (&["--model", policy, "--device", "tpu"], "expected cpu, cuda or cuda:INDEX"),
         (&["--model", policy, "--betas", "0.9"], "such as 0.9,0.999"),
+        (&["--model", policy, "--betas", "-0.1,0.9"], "betas must lie in [0, 1)"),
+        (&["--model", policy, "--betas", "0.9,1"], "betas must lie in [0, 1)"),
+        (&["--model", policy, "--lr", "-1"], "learning rate must be finite and not negative"),
+        (&["--model", policy, "--lr", "NaN"], "learning rate must be finite and not negative"),
+        (&["--model", policy, "--lr", "1e300"], "is not finite; nothing was written"),
+        (&["--model", policy, "--weight-decay", "-0.1"], "weight decay must be finite"),
+        (&["--model", policy, "--max-grad-norm", "0"], "gradient norm must be positive"),
+        (&["--model", policy, "--max-grad-norm", "-1"], "gradient norm must be positive"),
+        (&["--model", policy, "--kl-coef", "-0.1"], "--kl-coef is -0.1"),
+        (&["--model", policy, "--kl-coef", "nan", "--reference-model", policy], "--kl-coef is NaN"),
+        (&["--model", policy, "--dtype", "float16"], "float64, float32, bfloat16"),
+        (&["--model", policy, "--dump-gradients", "taken"], "taken already exists"),
+        (&["--model", policy, "--dump-logprobs", "nowhere/p"], "a directory that is not there"),
+        (&["--model", policy, "--dump-gradients", "ckpt/g"], "would lie in the checkpoint"),
+        (&["--model", policy, "--dump-gradients", "x", "--dump-logprobs", "./x"], "hold two dumps"),
+        (&["--model", policy, "--force", "-o", "rows"], "rows would replace rows"),
     ];
     for (flags, word) in cases {
-        let args = [&["step", "rows", "-o", "ckpt"], flags].concat();
+        let output: &[_] = if flags.contains(&"-o") { &[] } else { &["-o", "ckpt"] };
+        let args = [&["step", "rows"], output, flags].concat();
         let output = forestctl(&args, home.path());
         let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{flags:?}: {stderr}");
@@ -115,7 +135,7 @@ fn mistakes_exit_2_with_advice_and_leave_nothing() {
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         left.sort();
-        assert_eq!(left, ["bad.yaml", "rows"], "{flags:?}");
+        assert_eq!(left, ["bad.yaml", "rows", "taken"], "{flags:?}");
     }
 }
 

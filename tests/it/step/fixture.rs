@@ -9,7 +9,7 @@ use forestctl::config::loss::LossConfig;
 use forestctl::rows::Row;
 use forestctl::step::settings::{AdamW, DeviceChoice, Dtype, StepSettings};
 use safetensors::tensor::{Dtype as FileDtype, SafeTensors};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A path below `testdata/closed-loop`.
 pub fn closed_loop(path: &str) -> PathBuf {
@@ -163,6 +163,21 @@ pub fn settings(dtype: Dtype) -> StepSettings {
         seq_logprob_error_threshold: None,
         grpo: GrpoSettings::default(),
     }
+}
+
+/// The oracle's options: those of `loss_fn`, with no KL penalty unless stated. Its `kl_gradient`
+/// is `plain` unless stated, and one of its values is an option of its own here, whose weight
+/// takes part in the gradient.
+pub fn loss_config(options: &Value) -> LossConfig {
+    let mut merged = json!({ "reference_policy_kl_penalty": 0.0, "kl_gradient": "plain" });
+    for (key, value) in options.as_object().unwrap() {
+        merged[key] = value.clone();
+    }
+    if merged["kl_gradient"] == "on_policy_approximation" {
+        merged["kl_gradient"] = "score_function".into();
+        merged["use_on_policy_kl_approximation"] = true.into();
+    }
+    serde_json::from_value(merged).unwrap()
 }
 
 /// Asserts that two numbers agree within `tolerance`, relative to the expected one.

@@ -1,6 +1,5 @@
 //! Loss, diagnostics and gradients of every variant.
 
-use forestctl::config::loss::LossConfig;
 use forestctl::rows::Row;
 use forestctl::step::batch::Batch;
 use forestctl::step::loss::Loss;
@@ -8,28 +7,15 @@ use forestctl::step::settings::Dtype;
 use serde_json::{Value, json};
 use tch::Device;
 
-use super::fixture::{close, expected, expected_tensors, model, relative_distance, rows};
+use super::fixture::{
+    close, expected, expected_tensors, loss_config, model, relative_distance, rows, settings,
+};
 use super::learner::decoder::Decoder;
 use super::learner::optim::grad_norm;
-use super::learner::run::{OtherPolicies, accumulate, score};
+use super::learner::run::{Models, OtherPolicies, accumulate, run, score};
 use super::learner::tensor::to_f64;
 
 const TOLERANCE: f64 = 1e-10;
-
-/// The oracle's options: those of `loss_fn`, with no KL penalty unless stated. Its `kl_gradient`
-/// is `plain` unless stated, and one of its values is an option of its own here, whose weight
-/// takes part in the gradient.
-fn config(options: &Value) -> LossConfig {
-    let mut merged = json!({ "reference_policy_kl_penalty": 0.0, "kl_gradient": "plain" });
-    for (key, value) in options.as_object().unwrap() {
-        merged[key] = value.clone();
-    }
-    if merged["kl_gradient"] == "on_policy_approximation" {
-        merged["kl_gradient"] = "score_function".into();
-        merged["use_on_policy_kl_approximation"] = true.into();
-    }
-    serde_json::from_value(merged).unwrap()
-}
 
 struct Scored {
     policy: Decoder,
@@ -60,7 +46,7 @@ fn all_variants_agree() {
     let variants = expected()["losses"].as_object().unwrap();
     assert_eq!(variants.len(), 42);
     for (name, variant) in variants {
-        let loss = Loss::new(config(&variant["config"])).unwrap();
+        let loss = Loss::new(loss_config(&variant["config"])).unwrap();
         let previous = if name.ends_with("prev=self") { &all.myself } else { &all.old };
         let others = OtherPolicies { previous, reference: Some(&all.reference) };
         let batch = Batch::new(&all.rows).unwrap();
@@ -145,7 +131,7 @@ fn diagnostics_agree() {
         ("only_rows_sampled_by_current_weights_prev_self_f64", &current_rows, &current),
     ];
     for (name, rows, previous) in cases {
-        let loss = Loss::new(config(&json!({}))).unwrap();
+        let loss = Loss::new(loss_config(&json!({}))).unwrap();
         let batch = Batch::new(rows).unwrap();
         let others = OtherPolicies { previous, reference: None };
         let sums = accumulate(&mut all.policy, &batch, &loss, others, &|_, _, _| {}).unwrap();
@@ -163,5 +149,34 @@ fn diagnostics_agree() {
             let expected = stored[name][key].as_f64().unwrap();
             close(value, expected, TOLERANCE, &format!("{name} {key}"));
         }
+    }
+}
+
+/// In float32, against the float32 run of the transformers library. Its log-probabilities and those
+/// here are off the exact ones by up to 2e-6 (the fixture's README, "f64"), so by up to 4e-6 from
+/// each other, and a mean is off by at most that times the mean of its slope.
+#[test]
+fn float32_diagnostics_agree_within_the_slope_of_each() {
+    let policy = model("tiny-qwen3");
+    let models = Models { policy: &policy, previous: None, reference: None };
+    let trained = run(&mut rows(), models, &settings(Dtype::Float32), &|_, _, _| {}).unwrap();
+    let found = &trained.report.metrics.tokens;
+    let stored = &expected()["metrics"]["prev_self_hf_f32"];
+    let number = |key: &str| stored[key].as_f64().unwrap();
+    assert_eq!(trained.report.loss_tokens as f64, number("valid_tokens"));
+    // Slopes by one log-probability, with d = |g - p|: exp d of the probability error and at most
+    // of the weight, at most exp d - 1 of the divergences, and exp(c - g) (|c| + 1) of the entropy.
+    let error = number("token_mult_prob_error");
+    let entropy_slope = number("approx_entropy") + number("sampling_importance_ratio");
+    for (key, found, slope) in [
+        ("token_mult_prob_error", found.token_mult_prob_error, error),
+        ("sampling_importance_ratio", found.sampling_importance_ratio, error),
+        ("gen_kl_error", found.gen_kl_error, error - 1.0),
+        ("policy_kl_error", found.policy_kl_error, error - 1.0),
+        ("js_divergence_error", found.js_divergence_error, error - 1.0),
+        ("approx_entropy", found.approx_entropy, entropy_slope),
+    ] {
+        let off = (found - number(key)).abs();
+        assert!(off <= 4e-6 * slope, "{key}: {off:e}, allowed {:e}", 4e-6 * slope);
     }
 }

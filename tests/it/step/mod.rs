@@ -4,6 +4,7 @@
 
 mod command;
 mod fixture;
+mod hostile;
 #[path = "../../../src/learner/mod.rs"]
 #[allow(dead_code, unused_imports)]
 mod learner;
