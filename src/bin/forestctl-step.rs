@@ -29,7 +29,9 @@ fn step(args: &StepArgs, threads: usize, ui: &Ui) -> Result<StepReport> {
     let architecture = Architecture::read(&args.model.join("config.json"))?;
     let settings = args.settings(&rows.manifest.provenance, architecture.dtype.as_deref(), ui)?;
     warn_of_long_rows(&rows.rows, &architecture, ui);
-    if let Ok(threads @ 1..) = i32::try_from(threads) {
+    // More threads than processors only wait for each other.
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    if let Ok(threads @ 1..) = i32::try_from(threads.min(processors)) {
         tch::set_num_threads(threads);
     }
 

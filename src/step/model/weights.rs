@@ -103,6 +103,10 @@ impl<'a> Weights<'a> {
 
 fn map(path: &Path) -> Result<Mmap> {
     let failed = |e| Error::io("cannot read", path, e);
+    // Opening a pipe would wait for its writer.
+    if !path.is_file() {
+        return Err(Error::format(format!("{} is missing, or no file", path.display())).help(HELP));
+    }
     let file = File::open(path).map_err(failed)?;
     // SAFETY: the map is only read; weight files are not written while a step runs on them.
     unsafe { Mmap::map(&file) }.map_err(failed)
@@ -172,7 +176,9 @@ mod tests {
             r#"{"weight_map":{"a":"a.safetensors"}}"#,
         )
         .unwrap();
-        assert!(open().unwrap_err().to_string().contains("a.safetensors"));
+        assert!(open().unwrap_err().to_string().contains("a.safetensors is missing"));
+        std::fs::create_dir(home.path().join("a.safetensors")).unwrap();
+        assert!(open().unwrap_err().to_string().contains("or no file"));
     }
 
     #[test]

@@ -3,10 +3,12 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use forestctl::output::AtomicDir;
+use forestctl::rows::{self, Row};
 use serde_json::Value;
 
 use super::fixture::{
-    close, closed_loop, expected, expected_tensors, model, relative_distance, rows, tensors,
+    close, closed_loop, expected, expected_tensors, model, relative_distance, tensors,
 };
 
 /// Captured calls as rows, in the folder `rows`.
@@ -75,7 +77,7 @@ fn a_step_prints_json_and_writes_checkpoint_and_dumps() {
         assert!(relative_distance(&found[&name], &weight) <= 1e-10, "{name}");
     }
     let found = tensors(&home.path().join("p.safetensors"));
-    let first = &rows()[0];
+    let first = &super::fixture::rows()[0];
     let positions = &found[&format!("{}/positions", first.row_id)];
     assert_eq!(positions.len(), first.loss_tokens());
     assert_eq!(found[&format!("{}/previous", first.row_id)].len(), positions.len());
@@ -174,6 +176,73 @@ fn the_yaml_of_a_run_sets_the_loss() {
     assert_ne!(report["loss"], *base, "importance weights change the loss");
 }
 
+/// Rows of `rows` with a change, under a manifest that fits them.
+fn rewrite_rows(at: &Path, change: impl FnOnce(&mut Vec<Row>)) {
+    let target = at.join("rows");
+    let mut dir = rows::read(&target).unwrap();
+    change(&mut dir.rows);
+    let draft = AtomicDir::create(&target, true).unwrap();
+    rows::write(draft, dir.manifest, &dir.rows).unwrap();
+}
+
+fn first_trained(rows: &mut [Row]) -> (&mut Row, usize) {
+    let row = rows.iter_mut().find(|row| row.sample_mask == 1.0).unwrap();
+    let token = row.loss_mask.iter().position(|&m| m == 1).unwrap();
+    (row, token)
+}
+
+#[test]
+fn what_overflows_is_null_in_json_and_nothing_that_json_lacks() {
+    let home = tempfile::tempdir().unwrap();
+    build_rows(home.path());
+    // No engine's clamp, and exp(5000) is more than a float64 holds.
+    rewrite_rows(home.path(), |rows| {
+        let (row, token) = first_trained(rows);
+        row.generation_logprobs[token] = -5000.0;
+    });
+    let policy = model("tiny-qwen3");
+    let policy = policy.to_str().unwrap();
+    let args = ["step", "rows", "--model", policy, "-o", "ckpt", "--format", "json"];
+    let output = forestctl(&args, home.path());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let lines = std::fs::read_to_string(home.path().join("ckpt/metrics.jsonl")).unwrap();
+    for report in [text(&output.stdout), lines] {
+        let report: Value = serde_json::from_str(&report).unwrap();
+        for key in ["token_mult_prob_error", "gen_kl_error", "approx_entropy"] {
+            assert_eq!(report["metrics"][key], Value::Null, "{key}");
+        }
+        assert!(report["loss"].is_f64() && report["grad_norm"].is_f64());
+    }
+}
+
+#[test]
+fn rows_that_the_model_cannot_read_are_named() {
+    type Break = fn(&mut Row, usize);
+    let cases: [(Break, &str); 4] = [
+        (|row, _| row.input_ids[0] = 320, "token 0 is 320, and the model's vocabulary has 320"),
+        (|row, token| row.input_ids[token] = u32::MAX, "is 4294967295"),
+        (|row, _| row.advantage = f64::NAN, "advantage"),
+        (|row, _| row.sample_mask = 0.25, "sample_mask is 0.25"),
+    ];
+    let policy = model("tiny-qwen3");
+    for (change, word) in cases {
+        let home = tempfile::tempdir().unwrap();
+        build_rows(home.path());
+        let mut id = String::new();
+        rewrite_rows(home.path(), |rows| {
+            let (row, token) = first_trained(rows);
+            change(row, token);
+            id.clone_from(&row.row_id);
+        });
+        let args = ["step", "rows", "--model", policy.to_str().unwrap(), "-o", "ckpt"];
+        let output = forestctl(&args, home.path());
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{word}: {stderr}");
+        assert!(stderr.contains(word) && stderr.contains(&format!("row {id}")), "{word}: {stderr}");
+        assert!(!home.path().join("ckpt").exists(), "{word}");
+    }
+}
+
 /// Without the learner, the error names the command that builds it.
 #[test]
 fn a_missing_learner_is_told() {
@@ -200,6 +269,29 @@ fn a_missing_learner_is_told() {
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert!(stderr.contains("libtorch_cpu.so") && stderr.contains("libtorch.sh"), "{stderr}");
+}
+
+/// A libtorch that is found and does not load.
+#[test]
+fn a_broken_libtorch_is_told() {
+    let home = tempfile::tempdir().unwrap();
+    build_rows(home.path());
+    let policy = model("tiny-qwen3");
+    let step = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forestctl"));
+        command.args(["--jobs", "1", "step", "rows", "-o", "ckpt", "--model"]);
+        command.arg(&policy).current_dir(home.path());
+        command
+    };
+    let broken = home.path().join("broken");
+    std::fs::create_dir(&broken).unwrap();
+    std::fs::write(broken.join("libtorch_cpu.so"), "no library").unwrap();
+    let output = step().env("LD_LIBRARY_PATH", &broken).output().unwrap();
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("libtorch_cpu.so") && stderr.contains("libtorch.sh"), "{stderr}");
+    let output = step().output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
 }
 
 /// `forestctl` needs no libtorch, whatever features it was built with.
