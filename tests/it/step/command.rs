@@ -123,7 +123,7 @@ fn mistakes_exit_2_with_advice_and_leave_nothing() {
         (&["--model", policy, "--dump-logprobs", "nowhere/p"], "a directory that is not there"),
         (&["--model", policy, "--dump-gradients", "ckpt/g"], "would lie in the checkpoint"),
         (&["--model", policy, "--dump-gradients", "x", "--dump-logprobs", "./x"], "hold two dumps"),
-        (&["--model", policy, "--force", "-o", "rows"], "rows would replace rows"),
+        (&["--model", policy, "--force", "-o", "rows"], "rows holds no trainer_state.json"),
     ];
     for (flags, word) in cases {
         let output: &[_] = if flags.contains(&"-o") { &[] } else { &["-o", "ckpt"] };
@@ -181,7 +181,7 @@ fn rewrite_rows(at: &Path, change: impl FnOnce(&mut Vec<Row>)) {
     let target = at.join("rows");
     let mut dir = rows::read(&target).unwrap();
     change(&mut dir.rows);
-    let draft = AtomicDir::create(&target, true).unwrap();
+    let draft = AtomicDir::create(&target, true, "rows.json").unwrap();
     rows::write(draft, dir.manifest, &dir.rows).unwrap();
 }
 
