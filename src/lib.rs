@@ -7,7 +7,10 @@
 //! ```
 //!
 //! Every stage is a pure library: typed values and [`finding::Finding`]s in and out. Only [`cli`]
-//! prints, exits or reads the environment. Data flows one way, in the order of the modules below.
+//! prints, exits or reads the environment. Data flows one way, as drawn.
+//!
+//! The library never calls libtorch: [`step`] decides what an optimizer step computes, and the
+//! program `forestctl-step` (`src/learner`) computes it on tensors.
 
 pub mod archive;
 #[doc(hidden)]
