@@ -191,8 +191,7 @@ pub fn show(ui: &Ui, error: &Error, exit: Exit) {
         let help = visible(help);
         text.push_str(&format!("\n  {} {help}", ui.tone_err(Tone::Strong, "help:")));
     }
-    use std::io::Write;
-    let _ = writeln!(std::io::stderr().lock(), "{text}");
+    ui.complain(&text);
     if matches!(ui.format, Format::Json | Format::Jsonl) {
         let _ = ui.jsonl(&serde_json::json!({
             "schema_version": 1,

@@ -185,9 +185,20 @@ impl Ui {
     /// Says something on stderr, unless quiet.
     pub fn say(&self, text: impl std::fmt::Display) {
         if !self.quiet {
-            // Talk is best effort: a closed stderr must not fail the work.
-            let _ = writeln!(std::io::stderr().lock(), "{text}");
+            self.complain(&text.to_string());
         }
+    }
+
+    /// Says on stderr what cannot be left unsaid, wrapped at words when that is a terminal.
+    pub fn complain(&self, text: &str) {
+        let text = wrapped(text, terminal_size_of(std::io::stderr()));
+        // Talk is best effort: a closed stderr must not fail the work.
+        let _ = writeln!(std::io::stderr().lock(), "{text}");
+    }
+
+    /// Writes prose to stdout, wrapped at words when that is a terminal.
+    pub fn prose(&self, text: &str) -> Result<()> {
+        self.print(wrapped(text, terminal_size_of(std::io::stdout())))
     }
 
     /// A bar on stderr for `total` steps, invisible unless stderr is a terminal.
@@ -211,6 +222,24 @@ impl Ui {
         bar.enable_steady_tick(Duration::from_millis(120));
         bar
     }
+}
+
+/// Columns of a terminal; `None` when `stream` is none.
+fn terminal_size_of(stream: impl std::os::fd::AsFd) -> Option<usize> {
+    terminal_size::terminal_size_of(stream).map(|(width, _)| width.0.into())
+}
+
+/// Wraps every line at words, what follows indented by two more; as it is without a width, so
+/// that piped text keeps one line per statement.
+fn wrapped(text: &str, width: Option<usize>) -> String {
+    let Some(width) = width else { return text.to_owned() };
+    let wrap = |line: &str| {
+        let indent = " ".repeat(2 + line.len() - line.trim_start().len());
+        let options = textwrap::Options::new(width).subsequent_indent(&indent).break_words(false);
+        textwrap::wrap(line, options).join("\n")
+    };
+    let lines: Vec<String> = text.split('\n').map(wrap).collect();
+    lines.join("\n")
 }
 
 fn is_number(cell: &str) -> bool {
@@ -247,7 +276,17 @@ pub fn thousands(n: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::thousands;
+    use super::{thousands, wrapped};
+
+    #[test]
+    fn prose_wraps_at_words_on_a_terminal_and_nowhere_else() {
+        let text = "error[x] one two three four\n  at a/long/path/that/stays/whole\n";
+        assert_eq!(wrapped(text, None), text);
+        assert_eq!(
+            wrapped(text, Some(18)),
+            "error[x] one two\n  three four\n  at\n    a/long/path/that/stays/whole\n"
+        );
+    }
 
     #[test]
     fn thousands_are_grouped_from_the_right() {

@@ -101,7 +101,7 @@ impl ValidateArgs {
                 findings.iter().map(csv_row),
             ),
             Format::Human => {
-                ui.print(report::human(findings, |severity, label| {
+                ui.prose(&report::human(findings, |severity, label| {
                     let tone = match severity {
                         Severity::Error => Tone::Bad,
                         Severity::Warning => Tone::Warn,
