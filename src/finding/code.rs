@@ -197,8 +197,6 @@ codes! {
             => "The record was assembled wrongly; no boundary between prompt and generation can be trusted.";
         EmptyGeneration "empty_generation" Error "A call holds no generated token."
             => "The engine returned nothing. Such a call cannot be trained; capture the rollout again.";
-        EmptyTrainingRow "empty_training_row" Error "A row holds no generated token."
-            => "Nothing in this row can be trained.";
         CumulativeHashMismatch "cumulative_hash_mismatch" Error "The tokens from root to this call do not give its cumulative hash."
             => "A delta on the path was changed, or the chain was rebuilt wrongly. Capture the rollout again.";
         MissingReceipt "missing_receipt" Error "A capture scope has records but no receipt, so nothing says what was lost."
@@ -255,12 +253,12 @@ codes! {
             => "Assistant messages, reasoning and function calls are generated items.";
         TerminalNotSelected "terminal_not_selected" Error "The scored call is not among the selected calls."
             => "The scored response must be part of the accepted history.";
+        TerminalMismatch "terminal_mismatch" Warning "The receipt names another scored call than the returned result; the result's is used."
+            => "One of the two is stale, or the framework attributed the reward to another call. Compare terminal_model_call_id with terminal_response_id.";
         UnattributedTerminal "unattributed_terminal" Error "Nothing says which captured call was scored."
             => "Return terminal_response_id, or the response with its id or content. Capture order is no witness.";
         MissingCompletion "missing_completion" Error "The completion status of a call is not recorded, while all_captured needs it or the receipt has that of others."
             => "Use --policy returned_history for captures without completion metadata; where only some is missing, capture the rollout again.";
-        InvalidEvidence "invalid_evidence" Warning "Validation found the capture of this rollout wrong, so that no layout can be trusted."
-            => "Run `forestctl validate` on the archive; the rollout is masked.";
         NoVerifiedLayout "no_verified_layout" Warning "No logical owner of the group produced a verified input layout."
             => "The whole prompt group is dropped; each rollout says why it was masked.";
         InconsistentGroup "inconsistent_group" Error "The rollouts of a group disagree on group size, or a slot is missing or taken twice."

@@ -16,10 +16,6 @@ impl Policy for AllCaptured {
         "all_captured"
     }
 
-    fn accepts_unrecorded_completion(&self) -> bool {
-        false
-    }
-
     fn choose(&self, rollout: &Rollout) -> Choice {
         let index = Index::new(rollout);
         let evidence = Evidence::read(rollout.result.as_deref());

@@ -14,6 +14,7 @@ pub fn judge(
 ) -> (RolloutSelection, Vec<Finding>) {
     let mut choice = policy.choose(rollout);
     let index = Index::new(rollout);
+    let disagreement = disagreement(rollout, &choice);
     let unattributed = choice
         .problems
         .iter()
@@ -53,6 +54,7 @@ pub fn judge(
 
     let mut findings: Vec<Finding> =
         problems.iter().map(|problem| finding(rollout, &index, problem)).collect();
+    findings.extend(disagreement);
     let unrecorded =
         |&number: &usize| index.committed[number].completion.ending() == Ending::Unrecorded;
     if problems.is_empty() && numbers.iter().any(unrecorded) {
@@ -72,6 +74,19 @@ pub fn judge(
     let stopped = |&number: &usize| index.committed[number].completion.ending() == Ending::Length;
     selection.truncated = selection.has_layout() && numbers.iter().any(stopped);
     (selection, findings)
+}
+
+/// The scored call by the result against the one by the receipt. The result decides (rule 79).
+fn disagreement(rollout: &Rollout, choice: &Choice) -> Option<Finding> {
+    let (ours, theirs) = (choice.terminal.as_ref()?, rollout.ledger.terminal_call_id.as_ref()?);
+    (ours != theirs).then(|| {
+        let message = format!("the result scores call {ours}, the receipt call {theirs}");
+        let at = Location::default().scope(rollout.capture_key.clone());
+        Finding::new(Code::TerminalMismatch, message)
+            .rollout(&rollout.rollout_id)
+            .call(theirs)
+            .at(at)
+    })
 }
 
 fn finding(rollout: &Rollout, index: &Index, problem: &Problem) -> Finding {

@@ -32,9 +32,6 @@ pub trait Policy: Sync {
     /// Chooses. Reads what was captured and the harness's result, and nothing else; whether the
     /// choice may train is judged afterwards, alike for every policy.
     fn choose(&self, rollout: &Rollout) -> Choice;
-
-    /// Whether calls pass whose source records no completion status at all.
-    fn accepts_unrecorded_completion(&self) -> bool;
 }
 
 /// What a policy chose.

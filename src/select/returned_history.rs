@@ -15,10 +15,6 @@ impl Policy for ReturnedHistory {
         "returned_history"
     }
 
-    fn accepts_unrecorded_completion(&self) -> bool {
-        true
-    }
-
     fn choose(&self, rollout: &Rollout) -> Choice {
         let index = Index::new(rollout);
         if rollout.source == SourceKind::InlineRollouts {

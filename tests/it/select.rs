@@ -130,6 +130,25 @@ impl Case {
     }
 }
 
+#[test]
+fn a_receipt_that_scores_another_call_is_told_and_the_result_decides() {
+    let findings = |form: &str, change: fn(&mut Rollout)| {
+        let case = Case::of(form, "p01_g1").with(change);
+        let policy = PolicyName::ReturnedHistory.policy();
+        select(std::slice::from_ref(&case.group), policy, &SelectSettings::default())
+    };
+    for form in ["staged-v2", "staged-v3"] {
+        let clean = findings(form, |_| {});
+        assert!(clean.findings.is_empty(), "{:?}", clean.findings);
+        let other = findings(form, |rollout| {
+            rollout.ledger.terminal_call_id = Some(rollout.ledger.committed[0].call_id.clone());
+        });
+        let [finding] = &other.findings[..] else { panic!("{:?}", other.findings) };
+        assert_eq!(finding.code, Code::TerminalMismatch);
+        assert_eq!(other.groups, clean.groups, "a warning changes no verdict");
+    }
+}
+
 fn without_ids(output: &mut Vec<Value>) {
     for item in output {
         item.as_object_mut().unwrap().remove("id");
