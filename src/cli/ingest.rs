@@ -56,6 +56,12 @@ impl IngestArgs {
         }
         let reading = ui.spinner("reading");
         let ingested = ingest::read(&self.sources)?;
+        for SourceFile { path, form, bytes, .. } in &ingested.sources {
+            tracing::info!(bytes, "{path} is read as {form:?}");
+        }
+        for Quarantined { source, line, code, message, .. } in &ingested.quarantine {
+            tracing::debug!(?line, "{source}: {code}: {message}");
+        }
         reading.set_message("writing");
         let summary = archive::write(&self.output, self.force, &ingested)?;
         reading.finish_and_clear();

@@ -46,6 +46,7 @@ impl SelectingArgs {
         }
         // Nothing is selected from a capture that cannot be proved (rule 89).
         let validation = validate(&groups, Options::default());
+        tracing::info!(findings = validation.findings.len(), "the archive is validated");
         let settings = SelectSettings {
             assume_complete: self.assume_complete,
             invalid: invalid_rollouts(&validation.findings),

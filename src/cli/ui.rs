@@ -86,11 +86,6 @@ impl Ui {
         }
     }
 
-    /// True for prose on stdout.
-    pub fn human(&self) -> bool {
-        self.format == Format::Human
-    }
-
     /// `text` in a tone, for stdout.
     pub fn tone(&self, tone: Tone, text: impl std::fmt::Display) -> String {
         paint(self.color_out, tone, text)
@@ -99,11 +94,6 @@ impl Ui {
     /// `text` in a tone, for stderr.
     pub fn tone_err(&self, tone: Tone, text: impl std::fmt::Display) -> String {
         paint(self.color_err, tone, text)
-    }
-
-    /// Whether stderr takes colour.
-    pub fn color_err(&self) -> bool {
-        self.color_err
     }
 
     /// Writes text to stdout as it is.

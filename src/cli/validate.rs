@@ -72,6 +72,7 @@ impl ValidateArgs {
             }
             let found = validate::validate(&groups, options);
             checked += found.checked;
+            tracing::info!(findings = found.findings.len(), "part {part} is checked");
             findings.extend(found.findings);
             bar.inc(1);
         }

@@ -81,6 +81,18 @@ fn a_reader_that_goes_away_is_success() {
 }
 
 #[test]
+fn verbose_tells_what_is_read_on_stderr_alone() {
+    let (home, _) = archive();
+    let other = home.path().join("again").to_str().unwrap().to_owned();
+    let args = ["ingest", captures().to_str().unwrap(), "-o", &other, "-v", "--format", "json"]
+        .map(str::to_owned);
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let output = run(&args);
+    assert!(text(&output.stderr).contains("staged-v2/staged.jsonl is read as Staged"));
+    serde_json::from_slice::<Value>(&output.stdout).unwrap();
+}
+
+#[test]
 fn colour_is_asked_for_or_absent() {
     let (_home, archive) = archive();
     let escapes = |args: &[&str], no_color: bool| {
@@ -114,7 +126,8 @@ fn control_characters_of_a_capture_do_not_reach_the_terminal() {
 
 #[test]
 fn errors_say_what_to_do_in_json_too() {
-    let (_home, archive) = archive();
+    let (home, archive) = archive();
+    let never = home.path().join("never").to_str().unwrap().to_owned();
     for (args, code, words) in [
         (
             vec!["validate", "/nowhere"],
@@ -132,7 +145,7 @@ fn errors_say_what_to_do_in_json_too() {
             vec!["16384 rows"],
         ),
         (vec!["select", &archive, "--policy", "returned_histroy"], 2, vec!["returned_history"]),
-        (vec!["ingest", "/dev/null", "-o", "/tmp/never"], 4, vec!["is not a capture", "help: "]),
+        (vec!["ingest", "/dev/null", "-o", &never], 4, vec!["is not a capture", "help: "]),
     ] {
         let output = run(&args);
         assert_eq!(output.status.code(), Some(code), "{args:?}: {}", text(&output.stderr));
