@@ -109,8 +109,17 @@ pub enum SourceForm {
     Media,
     /// Media tensors, which this version does not read.
     MediaTensors,
+    /// Lines of several kinds, each with its `kind`.
+    Stream,
     /// Not a capture.
     Ignored,
+}
+
+impl SourceForm {
+    /// Whether the file is read line by line, in any order.
+    pub fn is_lines(self) -> bool {
+        matches!(self, Self::Staged | Self::Receipts | Self::Rollouts | Self::Media | Self::Stream)
+    }
 }
 
 /// One file among the sources.

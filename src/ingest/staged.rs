@@ -1,13 +1,12 @@
-//! Staged records and receipts, joined by capture scope.
+//! Staged records and the receipt of one capture scope.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::lineage;
-use super::quarantine::{Quarantine, Rejected};
+use super::quarantine::Rejected;
 use super::scope::Scope;
 use crate::archive::{
-    Call, Commitment, CommittedCall, Completeness, Ledger, Origin, RawColumns, SourceForm,
-    SourceKind,
+    Call, Commitment, CommittedCall, Completeness, Ledger, Origin, RawColumns, SourceKind,
 };
 use crate::finding::Code;
 use crate::id::{CallId, CaptureKey};
@@ -25,6 +24,11 @@ impl Record {
         let call = call(StagedRecord::parse(line)?, origin)?;
         Ok(Self { call, line: *blake3::hash(line.trim().as_bytes()).as_bytes() })
     }
+
+    /// Scope and call.
+    pub fn names(&self) -> (&str, &str) {
+        (self.call.capture_key.as_str(), self.call.call_id.as_str())
+    }
 }
 
 /// A receipt with its line.
@@ -32,12 +36,11 @@ impl Record {
 pub(super) struct ReceiptLine {
     pub receipt: Receipt,
     pub text: String,
-    pub origin: Origin,
 }
 
 impl ReceiptLine {
-    pub fn parse(line: &str, origin: Origin) -> Result<Self, Rejected> {
-        Ok(Self { receipt: Receipt::parse(line)?, text: line.trim().to_owned(), origin })
+    pub fn parse(line: &str, _origin: Origin) -> Result<Self, Rejected> {
+        Ok(Self { receipt: Receipt::parse(line)?, text: line.trim().to_owned() })
     }
 }
 
@@ -95,105 +98,35 @@ pub(super) fn narrow(ids: &[u64]) -> Result<Vec<u32>, Rejected> {
         .collect()
 }
 
-/// What each capture scope holds: the calls of its manifest in manifest order, then the rest by
-/// call id. Lines of one call stay together, in an order that only their content decides.
-pub(super) fn scopes(
+/// A staged scope: the calls of its manifest in manifest order, then the rest by call id. Lines of
+/// one call stay together, in an order that only their content decides.
+pub(super) fn scope(
     mut records: Vec<Record>,
-    receipts: Vec<ReceiptLine>,
-    ledgers: Vec<RolloutManifest>,
-    quarantine: &mut Quarantine,
-) -> BTreeMap<CaptureKey, Scope> {
+    receipt: Option<ReceiptLine>,
+    lineage: Option<RolloutManifest>,
+) -> Scope {
+    let mut scope = Scope::new(SourceKind::Staged);
+    if let Some(ReceiptLine { receipt, text, .. }) = receipt {
+        scope.reward = receipt.reward;
+        scope.ledger = ledger(receipt, text);
+        scope.completeness = Completeness::Complete;
+    } else if let Some(manifest) = lineage {
+        scope.ledger = lineage::ledger(&manifest);
+        scope.completeness = Completeness::Complete;
+        scope.lineage = Some(manifest);
+    }
     records.sort_by(|a, b| {
         (&a.call.call_id, a.line, &a.call.origin).cmp(&(&b.call.call_id, b.line, &b.call.origin))
     });
-    let mut loose: BTreeMap<CaptureKey, BTreeMap<CallId, Vec<Call>>> = BTreeMap::new();
+    let mut by_id: BTreeMap<CallId, Vec<Call>> = BTreeMap::new();
     for Record { call, .. } in records {
-        let scope = loose.entry(call.capture_key.clone()).or_default();
-        scope.entry(call.call_id.clone()).or_default().push(call);
+        by_id.entry(call.call_id.clone()).or_default().push(call);
     }
-    let mut scopes = BTreeMap::new();
-    for (key, receipt) in unique(receipts, quarantine) {
-        let reward = receipt.receipt.reward;
-        let ledger = ledger(receipt.receipt, receipt.text);
-        let completeness = Completeness::Complete;
-        scopes
-            .insert(key, Scope { reward, ledger, completeness, ..Scope::new(SourceKind::Staged) });
+    for row in &scope.ledger.committed {
+        scope.calls.extend(by_id.remove(&row.call_id).unwrap_or_default());
     }
-    for manifest in ledgers {
-        // A receipt was made from the ledger, and knows more.
-        scopes.entry(lineage::key(&manifest)).or_insert_with(|| Scope {
-            ledger: lineage::ledger(&manifest),
-            completeness: Completeness::Complete,
-            lineage: Some(manifest),
-            ..Scope::new(SourceKind::Staged)
-        });
-    }
-    claim(&mut scopes, &mut loose);
-    for (key, calls) in loose {
-        let scope = scopes.entry(key).or_insert_with(|| Scope::new(SourceKind::Staged));
-        scope.calls.extend(calls.into_values().flatten());
-    }
-    scopes
-}
-
-/// Gives each manifest the records it names: its own first; then, where it lacks one, a record
-/// that another scope holds without naming it.
-fn claim(
-    scopes: &mut BTreeMap<CaptureKey, Scope>,
-    loose: &mut BTreeMap<CaptureKey, BTreeMap<CallId, Vec<Call>>>,
-) {
-    let mut taken: BTreeMap<CaptureKey, BTreeMap<CallId, Vec<Call>>> = BTreeMap::new();
-    for (key, scope) in scopes.iter() {
-        let Some(own) = loose.get_mut(key) else { continue };
-        let named = scope.ledger.committed.iter().map(|row| &row.call_id);
-        let calls = named.filter_map(|id| own.remove_entry(id)).collect();
-        taken.insert(key.clone(), calls);
-    }
-    let mut elsewhere: BTreeMap<CallId, BTreeSet<CaptureKey>> = BTreeMap::new();
-    for (key, calls) in loose.iter() {
-        for id in calls.keys() {
-            elsewhere.entry(id.clone()).or_default().insert(key.clone());
-        }
-    }
-    for (key, scope) in scopes.iter_mut() {
-        let mut own = taken.remove(key).unwrap_or_default();
-        let mut seen = BTreeSet::new();
-        for row in scope.ledger.committed.iter().filter(|row| seen.insert(&row.call_id)) {
-            if let Some(calls) = own.remove(&row.call_id) {
-                scope.calls.extend(calls);
-            } else if let Some(holder) =
-                elsewhere.get_mut(&row.call_id).and_then(BTreeSet::pop_first)
-                && let Some(calls) = loose.get_mut(&holder).and_then(|c| c.remove(&row.call_id))
-            {
-                scope.calls.extend(calls);
-            }
-        }
-    }
-    loose.retain(|_, calls| !calls.is_empty());
-}
-
-/// One receipt per scope. Of receipts that contradict each other none is believed.
-fn unique(
-    receipts: Vec<ReceiptLine>,
-    quarantine: &mut Quarantine,
-) -> BTreeMap<CaptureKey, ReceiptLine> {
-    let mut by_scope: BTreeMap<CaptureKey, Vec<ReceiptLine>> = BTreeMap::new();
-    for line in receipts {
-        by_scope.entry(line.receipt.scope.as_str().into()).or_default().push(line);
-    }
-    let mut unique = BTreeMap::new();
-    for (key, mut lines) in by_scope {
-        if lines.iter().all(|line| line.text == lines[0].text) {
-            unique.extend(lines.pop().map(|line| (key, line)));
-            continue;
-        }
-        for line in lines {
-            let message = format!("receipts of scope {key} contradict each other");
-            let why = Rejected::new(Code::ConflictingRecord, message);
-            quarantine.line(&line.origin, SourceForm::Receipts, &line.text, why);
-        }
-    }
-    unique
+    scope.calls.extend(by_id.into_values().flatten());
+    scope
 }
 
 fn ledger(receipt: Receipt, text: String) -> Ledger {
