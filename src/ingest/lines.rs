@@ -164,7 +164,6 @@ impl Iterator for Blocks {
             return None;
         }
         loop {
-            let searched = self.rest.len();
             let ended = match self.fill(self.block) {
                 Ok(ended) => ended,
                 Err(error) => {
@@ -177,12 +176,8 @@ impl Iterator for Blocks {
                     return Some(block);
                 }
             };
-            let end = memchr::memrchr(b'\n', &self.rest[searched..]).map(|at| searched + at + 1);
-            if let Some(end) = end {
-                self.ended = ended && end == self.rest.len();
-                return Some(self.take(end));
-            }
-            if self.rest.len() > self.limit {
+            let first = memchr::memchr(b'\n', &self.rest);
+            if first.unwrap_or(self.rest.len()) > self.limit {
                 let mut block = self.take(0);
                 let message = format!("the line is longer than {} bytes", self.limit);
                 block.broken = Some((self.line, Unreadable { code: Code::LineTooLong, message }));
@@ -193,9 +188,16 @@ impl Iterator for Blocks {
                 }
                 return Some(block);
             }
-            if ended {
-                self.ended = true;
-                return (!self.rest.is_empty()).then(|| self.take(self.rest.len()));
+            match memchr::memrchr(b'\n', &self.rest) {
+                Some(end) => {
+                    self.ended = ended && end + 1 == self.rest.len();
+                    return Some(self.take(end + 1));
+                }
+                None if ended => {
+                    self.ended = true;
+                    return (!self.rest.is_empty()).then(|| self.take(self.rest.len()));
+                }
+                None => {}
             }
         }
     }
