@@ -25,8 +25,8 @@ use staged::{ReceiptLine, Record};
 
 pub use lines::MAX_LINE;
 
-use crate::archive::Origin;
 pub use crate::archive::{Ingested, Quarantined, SourceFile, SourceForm};
+use crate::archive::{Origin, PieceSources};
 use crate::error::{Error, Result};
 use crate::finding::{Code, Finding, Location};
 use crate::id::Digest32;
@@ -78,7 +78,8 @@ pub fn read(sources: &[PathBuf]) -> Result<Ingested> {
         return Err(nothing(&found));
     }
     let sources = found.into_iter().map(source).collect::<Result<_>>()?;
-    Ok(Ingested { groups, findings, quarantine, sources })
+    let pieces = PieceSources::default();
+    Ok(Ingested { groups, findings, quarantine, sources, pieces })
 }
 
 fn read_trace(file: &Found, quarantine: &mut Quarantine) -> Result<Option<RolloutLine>> {
