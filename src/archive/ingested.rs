@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::Group;
+use super::{Group, PieceSources};
 use crate::finding::{Code, Finding};
 use crate::id::{CallId, CaptureKey, Digest32, RolloutId};
 
@@ -19,6 +19,8 @@ pub struct Ingested {
     pub quarantine: Vec<Quarantined>,
     /// Every file found, read or not, in order of path.
     pub sources: Vec<SourceFile>,
+    /// Where the tensor data that the groups refer to can be read.
+    pub pieces: PieceSources,
 }
 
 /// A line, or a whole file, that could not be read. One line of `quarantine.jsonl`.

@@ -2,6 +2,7 @@
 
 mod ingested;
 mod manifest;
+pub mod media;
 pub mod model;
 mod read;
 mod routes;
@@ -10,6 +11,7 @@ mod write;
 
 pub use ingested::{Ingested, Quarantined, SourceFile, SourceForm};
 pub use manifest::{Counts, FileEntry, FormatVersion, MANIFEST, Manifest, Tool};
+pub use media::{Dtype, MediaTensor, Piece, PieceSource, PieceSources, TensorContent};
 pub use model::*;
 pub use read::Archive;
 pub(crate) use read::quietly;

@@ -270,6 +270,7 @@ impl Reader<'_> {
             commitment: None,
             entry_digest: entry.stamped_digest(),
             media: None,
+            tensors: Vec::new(),
             extras: entry.routed_experts.as_deref().map(routes_only),
             origin: (self.origins)(line),
         });

@@ -176,6 +176,7 @@ fn unplaced(
         commitment: None,
         entry_digest: None,
         media: None,
+        tensors: Vec::new(),
         extras: tokens.routed_experts.map(|routes| routes_only(routes.get())),
         origin: origin.clone(),
     }

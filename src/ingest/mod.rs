@@ -32,8 +32,8 @@ use texts::Texts;
 
 pub use lines::MAX_LINE;
 
-use crate::archive::Group;
 pub use crate::archive::{Ingested, Quarantined, SourceFile, SourceForm};
+use crate::archive::{Group, PieceSources};
 use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::id::{Digest32, GroupId};
@@ -119,7 +119,7 @@ impl Sources {
         mut self,
         rank: impl Fn(&GroupId) -> R,
         progress: Progress<'_>,
-        mut sink: impl FnMut(Group, &mut Remarks) -> Result<()>,
+        mut sink: impl FnMut(Group, PieceSources) -> Result<()>,
     ) -> Result<Remarks> {
         let mut groups = std::mem::take(&mut self.groups);
         groups.sort_by(|a, b| {
@@ -156,7 +156,7 @@ impl Sources {
                         || rollout.ledger.receipt.is_some()
                 });
                 if !read.group.rollouts.is_empty() {
-                    sink(read.group, &mut remarks)?;
+                    sink(read.group, PieceSources::default())?;
                 }
             }
         }
@@ -199,17 +199,18 @@ impl Sources {
 ///
 /// As [`Sources::index`] and [`Sources::read`].
 pub fn read(sources: &[PathBuf]) -> Result<Ingested> {
-    let mut groups = Vec::new();
+    let (mut groups, mut pieces) = (Vec::new(), PieceSources::default());
     let indexed = Sources::index(sources, &std::env::temp_dir(), &|_| ())?;
     let Remarks { findings, quarantine, sources } = indexed.read(
         |_| (),
         &|_| (),
-        |group, _| {
+        |group, more| {
             groups.push(group);
+            pieces.extend(more);
             Ok(())
         },
     )?;
-    Ok(Ingested { groups, findings, quarantine, sources })
+    Ok(Ingested { groups, pieces, findings, quarantine, sources })
 }
 
 fn nothing<'a>(found: impl Iterator<Item = &'a Found>) -> Error {

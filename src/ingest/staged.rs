@@ -81,6 +81,7 @@ fn call(record: StagedRecord, origin: Origin) -> Result<Call, Rejected> {
         }),
         entry_digest: None,
         media: None,
+        tensors: Vec::new(),
         extras: record.extras,
         origin,
     })

@@ -387,6 +387,7 @@ fn call() -> impl Strategy<Value = Call> {
             entry_digest: proofs.1,
             extras: proofs.2,
             media: proofs.3,
+            tensors: Vec::new(),
             origin: Origin { file, line },
         },
     )

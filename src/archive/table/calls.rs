@@ -146,6 +146,7 @@ fn call(row: &Columns<'_>, at: usize) -> Result<Call, Fault> {
         entry_digest: row.digest("entry_digest", at)?,
         extras,
         media: media(row, at)?,
+        tensors: Vec::new(),
         origin: Origin::default(),
     })
 }
