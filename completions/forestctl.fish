@@ -45,7 +45,7 @@ complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "completions" -d
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "man" -d 'Print a man page'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "generated" -d 'Write the generated files of the repository'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c forestctl -n "__fish_forestctl_using_subcommand ingest" -s o -l output -d 'The archive to write' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand ingest" -s o -l output -d 'The archive to write or to add to' -r -F
 complete -c forestctl -n "__fish_forestctl_using_subcommand ingest" -l format -d 'How results are printed on stdout: human, json, jsonl, or csv' -r -f -a "human\t'For reading; not stable'
 json\t'One versioned JSON document'
 jsonl\t'One JSON object per item and line'
@@ -54,10 +54,10 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand ingest" -l color -d 
 always\t'Always'
 never\t'Never'"
 complete -c forestctl -n "__fish_forestctl_using_subcommand ingest" -s j -l jobs -d 'Worker threads; 0 means one per core. Results are the same bytes for any number' -r
-complete -c forestctl -n "__fish_forestctl_using_subcommand ingest" -l force -d 'Replace an existing archive'
+complete -c forestctl -n "__fish_forestctl_using_subcommand ingest" -l force -d 'Replace an existing archive as a whole'
 complete -c forestctl -n "__fish_forestctl_using_subcommand ingest" -s q -l quiet -d 'Say only what is asked for; exit codes stay'
 complete -c forestctl -n "__fish_forestctl_using_subcommand ingest" -s v -l verbose -d 'Log what is being done; twice for details'
-complete -c forestctl -n "__fish_forestctl_using_subcommand ingest" -s h -l help -d 'Print help'
+complete -c forestctl -n "__fish_forestctl_using_subcommand ingest" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c forestctl -n "__fish_forestctl_using_subcommand ingest" -s V -l version -d 'Print version'
 complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -l fail-on -d 'Least severity of a finding that makes the exit code 1' -r -f -a "error\t'Wrong evidence only'
 warning\t'Whatever masks, too'"

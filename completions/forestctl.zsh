@@ -43,8 +43,8 @@ never\:"Never"))' \
         case $line[1] in
             (ingest)
 _arguments "${_arguments_options[@]}" : \
-'-o+[The archive to write]:ARCHIVE:_files' \
-'--output=[The archive to write]:ARCHIVE:_files' \
+'-o+[The archive to write or to add to]:ARCHIVE:_files' \
+'--output=[The archive to write or to add to]:ARCHIVE:_files' \
 '--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
 json\:"One versioned JSON document"
 jsonl\:"One JSON object per item and line"
@@ -54,16 +54,16 @@ always\:"Always"
 never\:"Never"))' \
 '-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
 '--jobs=[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
-'--force[Replace an existing archive]' \
+'--force[Replace an existing archive as a whole]' \
 '(-v --verbose)-q[Say only what is asked for; exit codes stay]' \
 '(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
 '*-v[Log what is being done; twice for details]' \
 '*--verbose[Log what is being done; twice for details]' \
-'-h[Print help]' \
-'--help[Print help]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
 '-V[Print version]' \
 '--version[Print version]' \
-'*::sources -- Files or folders of captures\: staged records with receipts, a Gym file store, Gym rollouts:_files' \
+'*::sources -- Files, folders or globs of captures\: staged records with receipts, a Gym file store, Gym rollouts:_files' \
 && ret=0
 ;;
 (validate)

@@ -6,7 +6,7 @@ use std::path::{Component, Path};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::SourceFile;
+use super::{Group, SourceFile};
 use crate::error::{Error, Result};
 use crate::id::Digest32;
 
@@ -27,7 +27,7 @@ pub struct FormatVersion {
 impl FormatVersion {
     /// The version that this code writes.
     pub fn current() -> Self {
-        Self { name: "forestctl-archive".to_owned(), major: 1, minor: 0 }
+        Self { name: "forestctl-archive".to_owned(), major: 2, minor: 0 }
     }
 
     /// Whether a reader of version `reader` can read an archive of this version.
@@ -74,14 +74,50 @@ pub struct Counts {
     pub quarantined: u64,
 }
 
-impl std::ops::AddAssign for Counts {
-    fn add_assign(&mut self, other: Self) {
-        self.groups += other.groups;
-        self.rollouts += other.rollouts;
-        self.calls += other.calls;
-        self.tokens += other.tokens;
-        self.generated_tokens += other.generated_tokens;
-        self.quarantined += other.quarantined;
+/// Totals of one part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartCounts {
+    /// Prompt groups.
+    pub groups: u64,
+    /// Logical rollouts.
+    pub rollouts: u64,
+    /// Captured calls.
+    pub calls: u64,
+    /// Tokens as stored.
+    pub tokens: u64,
+    /// Generated tokens among them.
+    pub generated_tokens: u64,
+}
+
+impl PartCounts {
+    /// Counts whole groups.
+    pub fn of(groups: &[Group]) -> Self {
+        let mut counts = Self { groups: groups.len() as u64, ..Self::default() };
+        for rollout in groups.iter().flat_map(|group| &group.rollouts) {
+            counts.rollouts += 1;
+            for call in &rollout.calls {
+                counts.calls += 1;
+                counts.tokens += call.token_ids.len() as u64;
+                counts.generated_tokens += call.generation().len() as u64;
+            }
+        }
+        counts
+    }
+}
+
+impl Counts {
+    /// Totals of parts and quarantine; `None` when they overflow.
+    pub(super) fn sum(parts: &[PartCounts], quarantined: u64) -> Option<Self> {
+        parts.iter().try_fold(Self { quarantined, ..Self::default() }, |sum, part| {
+            Some(Self {
+                groups: sum.groups.checked_add(part.groups)?,
+                rollouts: sum.rollouts.checked_add(part.rollouts)?,
+                calls: sum.calls.checked_add(part.calls)?,
+                tokens: sum.tokens.checked_add(part.tokens)?,
+                generated_tokens: sum.generated_tokens.checked_add(part.generated_tokens)?,
+                quarantined,
+            })
+        })
     }
 }
 
@@ -115,15 +151,15 @@ pub struct Manifest {
     /// What wrote it.
     pub tool: Tool,
     /// Parts, each a set of tables of whole prompt groups.
-    pub parts: u64,
+    pub parts: Vec<PartCounts>,
     /// Totals.
     pub counts: Counts,
     /// Every file but the manifest, in order of path.
     pub files: Vec<FileEntry>,
     /// Every file that was found among the sources, in order of path.
     pub sources: Vec<SourceFile>,
-    /// BLAKE3 over path and digest of the tables of calls, rollouts and ledger: what was
-    /// captured, whatever files it came in.
+    /// BLAKE3 over the rollouts and their digests: what was captured, whatever files it came in
+    /// and in whatever order it was added.
     pub content: Digest32,
     /// BLAKE3 of the manifest's own text with the digits of this member left out.
     pub blake3: String,
@@ -189,14 +225,15 @@ impl Manifest {
         if !self.files.is_sorted_by(|a, b| a.path < b.path) {
             return lie("lists files twice or out of order".to_owned());
         }
-        if self.content != content(&self.files) {
-            return lie("carries a content digest that its files do not give".to_owned());
+        if Counts::sum(&self.parts, self.counts.quarantined) != Some(self.counts) {
+            return lie("states totals that its parts do not give".to_owned());
         }
-        for part in 0..self.parts {
+        for part in 0..self.parts.len() as u64 {
             for table in TABLES {
                 let name = part_path(table, part);
                 if self.file(&name).is_none() {
-                    return lie(format!("counts {} parts, but does not list {name}", self.parts));
+                    let parts = self.parts.len();
+                    return lie(format!("counts {parts} parts, but does not list {name}"));
                 }
             }
         }
@@ -218,20 +255,6 @@ pub(super) const TABLES: [&str; 4] = ["calls", "ledger", "origins", "rollouts"];
 
 pub(super) fn part_path(table: &str, part: u64) -> String {
     format!("{table}/part-{part:05}.parquet")
-}
-
-/// Digest of what was captured.
-pub(super) fn content(files: &[FileEntry]) -> Digest32 {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(b"forestctl/archive-content/v1\0");
-    for file in files {
-        if ["calls/", "ledger/", "rollouts/"].iter().any(|table| file.path.starts_with(table)) {
-            hasher.update(&(file.path.len() as u64).to_le_bytes());
-            hasher.update(file.path.as_bytes());
-            hasher.update(&file.blake3.0);
-        }
-    }
-    Digest32(*hasher.finalize().as_bytes())
 }
 
 #[cfg(test)]

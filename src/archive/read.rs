@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Once;
 
 use arrow::record_batch::RecordBatch;
+use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use rayon::prelude::*;
 
+use super::content::{self, Known};
 use super::manifest::{Counts, FileEntry, MANIFEST, Manifest, part_path};
 use super::table::{Fault, calls, ledger, origins, rollouts};
 use super::write::QUARANTINE;
@@ -40,6 +42,11 @@ impl Archive {
         Ok(Self { dir: dir.to_owned(), manifest })
     }
 
+    /// Where it lies.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// Its manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
@@ -58,7 +65,7 @@ impl Archive {
 
     /// Parts, each of whole prompt groups.
     pub fn part_count(&self) -> usize {
-        self.manifest.parts as usize
+        self.manifest.parts.len()
     }
 
     /// Groups of one part, in order.
@@ -116,13 +123,48 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// As [`Archive::read_part`].
+    /// As [`Archive::read_part`]; rollouts that do not give the archive's digest.
     pub fn groups(&self) -> Result<Vec<Group>> {
+        self.known()?;
         let parts: Vec<_> = (0..self.part_count())
             .into_par_iter()
             .map(|part| self.read_part(part))
             .collect::<Result<_>>()?;
-        Ok(parts.into_iter().flatten().collect())
+        let mut groups: Vec<_> = parts.into_iter().flatten().collect();
+        groups.sort_by(|a, b| a.group_id.cmp(&b.group_id));
+        Ok(groups)
+    }
+
+    /// Who is in each part.
+    ///
+    /// # Errors
+    ///
+    /// As [`Archive::read_part`]; a group in two parts, or rollouts that do not give the digest
+    /// and the number that the manifest states.
+    pub(super) fn known(&self) -> Result<Vec<Vec<Known>>> {
+        let parts: Vec<_> = (0..self.part_count() as u64)
+            .into_par_iter()
+            .map(|part| known_in(&self.dir, &self.manifest.files, part))
+            .collect::<Result<Vec<_>>>()?;
+        let lie = |what: String| Err(self.corrupt(MANIFEST, &what));
+        let mut part_of: BTreeMap<&GroupId, usize> = BTreeMap::new();
+        for (at, known) in parts.iter().enumerate() {
+            for rollout in known {
+                if *part_of.entry(&rollout.group_id).or_insert(at) != at {
+                    return lie(format!("group {} is in two parts", rollout.group_id));
+                }
+            }
+            let stated = self.manifest.parts[at].rollouts;
+            if known.len() as u64 != stated {
+                let found = known.len();
+                return lie(format!("part {at} has {found} rollouts, not {stated}"));
+            }
+        }
+        let mut all: Vec<Known> = parts.iter().flatten().cloned().collect();
+        if content::content(&mut all) != self.manifest.content {
+            return lie("its rollouts do not give the content digest that it carries".to_owned());
+        }
+        Ok(parts)
     }
 
     /// What ingest could not read.
@@ -146,11 +188,16 @@ impl Archive {
             .files
             .par_iter()
             .filter_map(|file| {
-                let wrong = self.checked(file).err()?;
+                let wrong = checked(&self.dir, file).err()?;
                 let message = format!("{}: {wrong}", file.path);
                 Some(Finding::new(Code::CorruptFile, message).at(at(&file.path)))
             })
             .collect();
+        if findings.is_empty()
+            && let Err(error) = self.known()
+        {
+            findings.push(Finding::new(Code::CorruptFile, error.to_string()).at(at(MANIFEST)));
+        }
         let mut present = BTreeSet::new();
         if let Err(error) = list(&self.dir, "", &mut present) {
             let message = format!("{} cannot be listed: {error}", self.dir.display());
@@ -170,28 +217,9 @@ impl Archive {
         &self,
         part: u64,
         table: &str,
-        mut decode: impl FnMut(&RecordBatch) -> Result<(), Fault>,
+        decode: impl FnMut(&RecordBatch) -> Result<(), Fault>,
     ) -> Result<()> {
-        let path = part_path(table, part);
-        let bytes = self.file(&path)?;
-        let rows = self.manifest.file(&path).map_or(0, |file| file.rows);
-        let read = quietly(AssertUnwindSafe(|| {
-            let reader = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(bytes))
-                .and_then(|builder| builder.with_batch_size(BATCH_ROWS).build())
-                .map_err(|e| e.to_string())?;
-            let mut seen = 0;
-            for batch in reader {
-                let batch = batch.map_err(|e| e.to_string())?;
-                decode(&batch).map_err(|fault| format!("after row {seen}: {fault}"))?;
-                seen += batch.num_rows() as u64;
-            }
-            match seen == rows {
-                true => Ok(()),
-                false => Err(format!("{seen} rows, where the manifest says {rows}")),
-            }
-        }));
-        read.unwrap_or_else(|| Err("not a Parquet file that can be decoded".to_owned()))
-            .map_err(|what| self.corrupt(&path, &what))
+        decode_table(&self.dir, &self.manifest.files, &part_path(table, part), None, decode)
     }
 
     /// The bytes of a listed file, once they are known to be those that were written.
@@ -200,26 +228,81 @@ impl Archive {
             .manifest
             .file(path)
             .ok_or_else(|| self.corrupt(path, "the manifest does not list it"))?;
-        self.checked(entry).map_err(|what| self.corrupt(path, &what))
-    }
-
-    fn checked(&self, entry: &FileEntry) -> Result<Vec<u8>, String> {
-        let path = self.dir.join(&entry.path);
-        let size = fs::metadata(&path).map_err(|e| e.to_string())?.len();
-        if size != entry.bytes {
-            return Err(format!("{size} bytes, where the manifest says {}", entry.bytes));
-        }
-        let bytes = fs::read(&path).map_err(|e| e.to_string())?;
-        match *blake3::hash(&bytes).as_bytes() == entry.blake3.0 {
-            true => Ok(bytes),
-            false => Err("its bytes do not give the BLAKE3 of the manifest".to_owned()),
-        }
+        checked(&self.dir, entry).map_err(|what| self.corrupt(path, &what))
     }
 
     fn corrupt(&self, path: &str, what: &str) -> Error {
-        Error::format(format!("{}: {what}", self.dir.join(path).display()))
-            .help(Code::CorruptFile.help())
+        corrupt(&self.dir, path, what)
     }
+}
+
+fn corrupt(dir: &Path, path: &str, what: &str) -> Error {
+    Error::format(format!("{}: {what}", dir.join(path).display())).help(Code::CorruptFile.help())
+}
+
+/// The bytes of a file, once they are known to be those that were written.
+pub(super) fn checked(dir: &Path, entry: &FileEntry) -> Result<Vec<u8>, String> {
+    let path = dir.join(&entry.path);
+    let size = fs::metadata(&path).map_err(|e| e.to_string())?.len();
+    if size != entry.bytes {
+        return Err(format!("{size} bytes, where the manifest says {}", entry.bytes));
+    }
+    let bytes = fs::read(&path).map_err(|e| e.to_string())?;
+    match *blake3::hash(&bytes).as_bytes() == entry.blake3.0 {
+        true => Ok(bytes),
+        false => Err("its bytes do not give the BLAKE3 of the manifest".to_owned()),
+    }
+}
+
+/// Who is in a part, told by its table of rollouts.
+pub(super) fn known_in(dir: &Path, files: &[FileEntry], part: u64) -> Result<Vec<Known>> {
+    let mut known = Vec::new();
+    let path = part_path("rollouts", part);
+    decode_table(dir, files, &path, Some(&rollouts::KNOWN), |batch| {
+        known.extend(rollouts::known(batch)?);
+        Ok(())
+    })?;
+    Ok(known)
+}
+
+/// Decodes one of `files` batch by batch; of its columns only those that are named, if any are.
+fn decode_table(
+    dir: &Path,
+    files: &[FileEntry],
+    path: &str,
+    columns: Option<&[&str]>,
+    mut decode: impl FnMut(&RecordBatch) -> Result<(), Fault>,
+) -> Result<()> {
+    let entry = files
+        .iter()
+        .find(|file| file.path == path)
+        .ok_or_else(|| corrupt(dir, path, "the manifest does not list it"))?;
+    let bytes = checked(dir, entry).map_err(|what| corrupt(dir, path, &what))?;
+    let read = quietly(AssertUnwindSafe(|| {
+        let builder = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(bytes))
+            .map_err(|e| e.to_string())?;
+        let mask = match columns {
+            None => ProjectionMask::all(),
+            Some(names) => ProjectionMask::columns(builder.parquet_schema(), names.iter().copied()),
+        };
+        let reader = builder
+            .with_projection(mask)
+            .with_batch_size(BATCH_ROWS)
+            .build()
+            .map_err(|e| e.to_string())?;
+        let mut seen = 0;
+        for batch in reader {
+            let batch = batch.map_err(|e| e.to_string())?;
+            decode(&batch).map_err(|fault| format!("after row {seen}: {fault}"))?;
+            seen += batch.num_rows() as u64;
+        }
+        match seen == entry.rows {
+            true => Ok(()),
+            false => Err(format!("{seen} rows, where the manifest says {}", entry.rows)),
+        }
+    }));
+    read.unwrap_or_else(|| Err("not a Parquet file that can be decoded".to_owned()))
+        .map_err(|what| corrupt(dir, path, &what))
 }
 
 /// Where the rollouts of a part are.

@@ -209,9 +209,12 @@ pub fn show(ui: &Ui, error: &Error, exit: Exit) {
 fn end_cleanly_when_interrupted() {
     // A handler that is there already is a test's.
     let _ = ctrlc::set_handler(|| {
-        crate::output::abandon_drafts();
         use std::io::Write;
-        let _ = writeln!(std::io::stderr().lock(), "interrupted; nothing was written");
+        let what = match crate::output::abandon_drafts() {
+            true => "interrupted; the same command goes on from here",
+            false => "interrupted; nothing was written",
+        };
+        let _ = writeln!(std::io::stderr().lock(), "{what}");
         std::process::exit(i32::from(Exit::Interrupted as u8));
     });
 }

@@ -203,6 +203,23 @@ impl Ui {
         ProgressBar::new(total).with_style(style).with_message(label)
     }
 
+    /// A bar on stderr for bytes, as many as `total` if that is known.
+    pub fn bytes(&self, label: &'static str, total: Option<u64>) -> ProgressBar {
+        if !self.progress {
+            return ProgressBar::hidden();
+        }
+        let template = match total {
+            Some(_) => "{msg:>9} {wide_bar} {bytes}/{total_bytes}  {bytes_per_sec}  {eta}",
+            None => "{msg:>9} {spinner} {bytes}  {bytes_per_sec}",
+        };
+        let bar = total.map_or_else(ProgressBar::no_length, ProgressBar::new).with_message(label);
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        bar.enable_steady_tick(Duration::from_millis(120));
+        bar
+    }
+
     /// A spinner on stderr for work of unknown length.
     pub fn spinner(&self, label: &'static str) -> ProgressBar {
         if !self.progress {

@@ -32,8 +32,8 @@ use texts::Texts;
 
 pub use lines::MAX_LINE;
 
+use crate::archive::{Done, PieceSources, Pushed};
 pub use crate::archive::{Ingested, Quarantined, SourceFile, SourceForm};
-use crate::archive::{Group, PieceSources};
 use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::id::{Digest32, GroupId};
@@ -85,11 +85,6 @@ impl Sources {
         Ok(Self { texts, groups, findings, quarantine, hashes })
     }
 
-    /// The groups in order.
-    pub fn group_ids(&self) -> impl Iterator<Item = &GroupId> {
-        self.groups.iter().map(|group| &group.group_id)
-    }
-
     /// Bytes that the second pass reads, about.
     pub fn weight(&self) -> u64 {
         self.groups.iter().map(PlannedGroup::weight).sum()
@@ -106,7 +101,14 @@ impl Sources {
         Ok(Digest32(*hasher.finalize().as_bytes()))
     }
 
-    /// Reads the groups in order of `rank`, then of `group_id`, and gives each to `sink`.
+    /// Puts the groups in order of `rank`, then of `group_id`.
+    pub fn arrange<R: Ord>(&mut self, rank: impl Fn(&GroupId) -> R) {
+        self.groups.sort_by(|a, b| {
+            (rank(&a.group_id), &a.group_id).cmp(&(rank(&b.group_id), &b.group_id))
+        });
+    }
+
+    /// Reads the groups in order and gives each to `sink`, but for those that are `done`.
     ///
     /// What comes out depends on the lines alone, not on their order or on how they are spread
     /// over files; only origins and the list of sources tell those apart.
@@ -115,57 +117,60 @@ impl Sources {
     ///
     /// A source that changed or went away since it was indexed; what `sink` returns;
     /// [`crate::error::Kind::Nothing`] when there was no capture after all.
-    pub fn read<R: Ord>(
+    pub fn read(
         mut self,
-        rank: impl Fn(&GroupId) -> R,
+        done: &Done,
         progress: Progress<'_>,
-        mut sink: impl FnMut(Group, PieceSources) -> Result<()>,
+        mut sink: impl FnMut(Pushed) -> Result<()>,
     ) -> Result<Remarks> {
-        let mut groups = std::mem::take(&mut self.groups);
-        groups.sort_by(|a, b| {
-            (rank(&a.group_id), &a.group_id).cmp(&(rank(&b.group_id), &b.group_id))
-        });
-        let mut remarks =
-            Remarks { findings: std::mem::take(&mut self.findings), ..Remarks::default() };
-        let mut captured = false;
-        let mut groups = groups.into_iter().peekable();
+        let groups = std::mem::take(&mut self.groups);
+        let mut findings = std::mem::take(&mut self.findings);
+        let mut captured = done.groups > 0;
+        let wanted = |(index, group): &(usize, PlannedGroup)| {
+            let wanted = *index >= done.groups || done.remarked.contains(index);
+            if !wanted {
+                progress(group.weight());
+            }
+            wanted
+        };
+        let mut groups = groups.into_iter().enumerate().filter(wanted).peekable();
         while groups.peek().is_some() {
             let mut batch = Vec::new();
             let mut weight = 0;
-            while let Some(group) =
-                groups.next_if(|g| batch.is_empty() || weight + g.weight() <= BATCH)
-            {
-                weight += group.weight();
+            let fits = |batch: &[_], weight| batch.is_empty() || weight <= BATCH;
+            while let Some(group) = groups.next_if(|(_, g)| fits(&batch, weight + g.weight())) {
+                weight += group.1.weight();
                 batch.push(group);
             }
             let assembled: Vec<_> = batch
                 .into_par_iter()
-                .map(|group| {
+                .map(|(index, group)| {
                     let weight = group.weight();
                     let assembled = assemble::group(group, &self.texts)?;
                     progress(weight);
-                    Ok(assembled)
+                    Ok((index, assembled))
                 })
                 .collect::<Result<_>>()?;
-            for read in assembled {
+            for (index, read) in assembled {
+                let remarked = !read.findings.is_empty() || !read.quarantine.is_empty();
                 self.quarantine.extend(read.quarantine);
-                remarks.findings.extend(read.findings);
+                findings.extend(read.findings);
                 captured |= read.group.rollouts.iter().any(|rollout| {
                     !rollout.calls.is_empty()
                         || !rollout.ledger.attempted.is_empty()
                         || rollout.ledger.receipt.is_some()
                 });
-                if !read.group.rollouts.is_empty() {
-                    sink(read.group, PieceSources::default())?;
+                if index >= done.groups {
+                    let pieces = PieceSources::default();
+                    sink(Pushed { index, group: read.group, pieces, remarked })?;
                 }
             }
         }
         if !captured && self.quarantine.is_empty() {
             return Err(nothing(self.texts.sources()));
         }
-        remarks.sources = self.files()?;
-        remarks.quarantine = self.quarantine.into_sorted();
-        Ok(remarks)
+        let sources = self.files()?;
+        Ok(Remarks { findings, quarantine: self.quarantine.into_sorted(), sources })
     }
 
     /// Every file found, with its digest if it was read.
@@ -201,15 +206,14 @@ impl Sources {
 pub fn read(sources: &[PathBuf]) -> Result<Ingested> {
     let (mut groups, mut pieces) = (Vec::new(), PieceSources::default());
     let indexed = Sources::index(sources, &std::env::temp_dir(), &|_| ())?;
-    let Remarks { findings, quarantine, sources } = indexed.read(
-        |_| (),
-        &|_| (),
-        |group, more| {
-            groups.push(group);
-            pieces.extend(more);
+    let Remarks { findings, quarantine, sources } =
+        indexed.read(&Done::default(), &|_| (), |pushed| {
+            if !pushed.group.rollouts.is_empty() {
+                groups.push(pushed.group);
+            }
+            pieces.extend(pushed.pieces);
             Ok(())
-        },
-    )?;
+        })?;
     Ok(Ingested { groups, pieces, findings, quarantine, sources })
 }
 

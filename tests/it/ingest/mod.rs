@@ -1,5 +1,6 @@
 //! Sources to groups.
 
+mod append;
 mod command;
 mod gym_store;
 mod inline;
