@@ -3,6 +3,7 @@
 mod ingested;
 mod manifest;
 pub mod model;
+mod parts;
 mod read;
 mod routes;
 mod table;
