@@ -252,7 +252,11 @@ pub fn write_file(target: &Path, force: bool, bytes: &[u8]) -> Result<()> {
     }
     let parent = parent_of(target);
     let failed = |e| Error::io("cannot write", target, e);
-    let mut file = tempfile::NamedTempFile::new_in(parent).map_err(failed)?;
+    use std::os::unix::fs::PermissionsExt;
+    // A temporary is private to its owner; what we publish follows the umask.
+    let mode = fs::Permissions::from_mode(0o666);
+    let mut file =
+        tempfile::Builder::new().permissions(mode).tempfile_in(parent).map_err(failed)?;
     file.write_all(bytes).and_then(|()| file.as_file().sync_all()).map_err(failed)?;
     file.persist(target).map_err(|e| failed(e.error))?;
     sync_dir(parent)

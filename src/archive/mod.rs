@@ -8,6 +8,7 @@ mod manifest;
 pub mod media;
 pub mod model;
 mod part;
+mod parts;
 mod read;
 mod routes;
 mod table;

@@ -17,7 +17,9 @@ pub mod build_rows;
 pub mod completions;
 pub mod generated;
 pub mod ingest;
+mod levels;
 pub mod man;
+mod reports;
 pub mod select;
 mod selecting;
 pub mod step;
@@ -178,31 +180,37 @@ fn exit_of(error: &Error) -> Exit {
 /// Shows an error on stderr; with a JSON format, as a JSON object on stdout too, so that a
 /// program that asked for JSON always gets some.
 pub fn show(ui: &Ui, error: &Error, exit: Exit) {
-    let mut text = format!("{} {}", ui.tone_err(Tone::Bad, "error:"), visible(&error.to_string()));
-    let mut causes = Vec::new();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        causes.push(cause.to_string());
-        let because = ui.tone_err(Tone::Dim, "because");
-        text.push_str(&format!("\n  {because} {}", visible(&cause.to_string())));
-        source = cause.source();
-    }
-    if let Some(help) = error.advice() {
-        let help = visible(help);
-        text.push_str(&format!("\n  {} {help}", ui.tone_err(Tone::Strong, "help:")));
-    }
-    ui.complain(&text);
+    ui.complain(&told(ui, error));
     if matches!(ui.format, Format::Json | Format::Jsonl) {
+        let because: Vec<String> = causes(error).map(ToString::to_string).collect();
         let _ = ui.jsonl(&serde_json::json!({
             "schema_version": 1,
             "error": {
                 "message": error.to_string(),
-                "because": causes,
+                "because": because,
                 "help": error.advice(),
                 "exit_code": exit as u8,
             },
         }));
     }
+}
+
+/// An error in words, for stderr.
+fn told(ui: &Ui, error: &Error) -> String {
+    let mut text = format!("{} {}", ui.tone_err(Tone::Bad, "error:"), visible(&error.to_string()));
+    for cause in causes(error) {
+        let because = ui.tone_err(Tone::Dim, "because");
+        text.push_str(&format!("\n  {because} {}", visible(&cause.to_string())));
+    }
+    if let Some(help) = error.advice() {
+        let help = visible(help);
+        text.push_str(&format!("\n  {} {help}", ui.tone_err(Tone::Strong, "help:")));
+    }
+    text
+}
+
+fn causes(error: &Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+    std::iter::successors(std::error::Error::source(error), |cause| cause.source())
 }
 
 /// On SIGINT, SIGTERM or SIGHUP: unpublished outputs go, and the exit code says why.

@@ -25,35 +25,61 @@ pub struct SelectingArgs {
 }
 
 /// An archive with the selection over it.
-pub struct Selected {
+pub struct Selected<T> {
     /// The archive.
     pub archive: Archive,
-    /// Its groups.
-    pub groups: Vec<Group>,
+    /// What was kept of its groups.
+    pub kept: Vec<T>,
     /// The selection, group by group.
     pub selection: Selection,
 }
 
 impl SelectingArgs {
-    /// Opens the archive and selects. An archive without rollouts is nothing to do.
-    pub fn select(&self, archive: &Path, ui: &Ui) -> Result<Selected> {
-        let spinner = ui.spinner("selecting");
+    /// Opens the archive and selects, part by part; `keep` says what of each group is needed
+    /// afterwards. An archive without rollouts is nothing to do.
+    pub fn select<T: Send>(
+        &self,
+        archive: &Path,
+        ui: &Ui,
+        keep: impl Fn(Group) -> T + Sync,
+    ) -> Result<Selected<T>> {
         let opened = Archive::open(archive)?;
-        let groups = opened.groups()?;
-        if groups.iter().all(|group| group.rollouts.is_empty()) {
+        let total = (0..opened.part_count()).map(|part| opened.part_bytes(part)).sum();
+        let bar = ui.progress_of_bytes("select", total);
+        let mut selected =
+            Selected { archive: opened.clone(), kept: Vec::new(), selection: Selection::default() };
+        opened.each_part(
+            |groups| {
+                let groups = groups?;
+                let selection = self.of_part(&groups);
+                Ok((groups.into_iter().map(&keep).collect::<Vec<T>>(), selection))
+            },
+            |part, done| {
+                let (kept, selection) = done?;
+                selected.kept.extend(kept);
+                selected.selection.groups.extend(selection.groups);
+                selected.selection.findings.extend(selection.findings);
+                bar.inc(opened.part_bytes(part));
+                Ok(())
+            },
+        )?;
+        bar.finish_and_clear();
+        if selected.selection.groups.iter().all(|group| group.rollouts.is_empty()) {
             return Err(Error::nothing(format!("{} holds no rollouts", archive.display()))
                 .help("Look at its quarantine.jsonl, and ingest sources that hold some"));
         }
+        Ok(selected)
+    }
+
+    fn of_part(&self, groups: &[Group]) -> Selection {
         // Nothing is selected from a capture that cannot be proved (rule 89).
-        let validation = validate(&groups, Options::default());
-        tracing::info!(findings = validation.findings.len(), "the archive is validated");
+        let validation = validate(groups, Options::default());
+        tracing::info!(findings = validation.findings.len(), "a part is validated");
         let settings = SelectSettings {
             assume_complete: self.assume_complete,
             invalid: invalid_rollouts(&validation.findings),
         };
-        let selection = select(&groups, self.policy.policy(), &settings);
-        spinner.finish_and_clear();
-        Ok(Selected { archive: opened, groups, selection })
+        select(groups, self.policy.policy(), &settings)
     }
 }
 

@@ -3,6 +3,7 @@
 //! Every check of the published verifier (`spec/gym-wire.md` section c), by the same word, plus
 //! those that it skips: off its terminal chain, on records that no row names, on the extras.
 
+mod archive;
 pub mod group;
 mod ledger;
 mod media;
@@ -12,6 +13,7 @@ mod values;
 
 use std::collections::BTreeMap;
 
+pub use archive::{Piece, Settings, archive};
 use rayon::prelude::*;
 
 use crate::archive::{Group, Rollout, SourceKind};
