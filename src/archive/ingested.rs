@@ -109,6 +109,8 @@ pub enum SourceForm {
     Media,
     /// Media tensors, which this version does not read.
     MediaTensors,
+    /// A recovery checkpoint, which is refused.
+    Recovery,
     /// Not a capture.
     Ignored,
 }

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::lines::{Lines, document};
+use super::recovery;
 use super::rollouts::without_nan;
 use crate::archive::SourceForm;
 use crate::error::{Error, Result};
@@ -78,6 +79,7 @@ fn form(path: &Path) -> Result<SourceForm> {
     let name = stem(path);
     let parent = path.parent().and_then(Path::file_name).unwrap_or_default();
     Ok(match name.rsplit_once('.') {
+        _ if recovery::is_named(&name) => SourceForm::Recovery,
         _ if name.ends_with(".tokens.jsonl") => SourceForm::Store,
         _ if [".tokens.intents", ".tokens.incomplete", ".tokens.state.json", ".tokens.lock"]
             .iter()

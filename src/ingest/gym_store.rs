@@ -19,6 +19,7 @@ use crate::error::Result;
 use crate::finding::{Code, Finding, Location};
 use crate::id::{CallId, CaptureKey};
 use crate::wire::builder::{LinkNote, ResolvedCall, resolve_parents};
+use crate::wire::fingerprint::check_version;
 use crate::wire::{StoreFault, StoreFiles, StoreSnapshot, TokenEntry, read_store};
 
 /// Largest store of one scope, in bytes after decompression.
@@ -161,7 +162,8 @@ impl Reader<'_> {
         for line in snapshot.entries {
             let ids = [&line.entry.prompt_token_ids, &line.entry.generation_token_ids];
             let narrow = ids.into_iter().try_for_each(|ids| narrow(ids).map(|_| ()));
-            match narrow {
+            let version = check_version(line.entry.fingerprint_version.unwrap_or(0));
+            match narrow.and(version.map_err(Rejected::from)) {
                 Ok(()) => {
                     lines.push(line.line);
                     entries.push(line.entry);

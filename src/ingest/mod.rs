@@ -7,7 +7,9 @@ mod join;
 mod lineage;
 mod lines;
 mod media;
+mod pickle;
 mod quarantine;
+mod recovery;
 mod rollouts;
 mod scope;
 mod served;
@@ -58,6 +60,7 @@ pub fn read(sources: &[PathBuf]) -> Result<Ingested> {
             SourceForm::Trace => rollouts.extend(read_trace(file, &mut quarantine)?),
             SourceForm::Media => media.extend(quarantine.parse(file, FlagsLine::parse)?),
             SourceForm::MediaTensors => findings.push(tensors(file)),
+            SourceForm::Recovery => quarantine.file(&file.name, recovery::refusal(file)?),
             SourceForm::Lineage => ledgers.extend(lineage::read(file, &mut quarantine)?),
             // A store is read with its siblings.
             SourceForm::Store | SourceForm::StoreSibling | SourceForm::Ignored => {}
@@ -111,7 +114,10 @@ fn nothing(found: &[Found]) -> Error {
 }
 
 fn source(found: Found) -> Result<SourceFile> {
-    let read = !matches!(found.form, SourceForm::Ignored | SourceForm::MediaTensors);
+    let read = !matches!(
+        found.form,
+        SourceForm::Ignored | SourceForm::MediaTensors | SourceForm::Recovery
+    );
     let blake3 = read.then(|| hash(&found)).transpose()?;
     Ok(SourceFile { path: found.name, form: found.form, bytes: found.bytes, blake3 })
 }
