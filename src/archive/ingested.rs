@@ -113,6 +113,8 @@ pub enum SourceForm {
     MediaTensors,
     /// Lines of several kinds, each with its `kind`.
     Stream,
+    /// A recovery checkpoint, which is refused.
+    Recovery,
     /// Not a capture.
     Ignored,
 }

@@ -125,6 +125,12 @@ codes! {
             => "forestctl reads digest version 2. Capture again with a paired version, or use a newer forestctl.";
         UnsupportedExtrasDigest "unsupported_extras_digest" Error "The extras digest version is not one that this version reads."
             => "forestctl reads extras digest version 1. Capture again with a paired version, or use a newer forestctl.";
+        UnsupportedFingerprint "unsupported_fingerprint" Error "The fingerprint version is not one that this version reads."
+            => "forestctl reads fingerprint version 2, and 0 where none were recorded. Capture again with a paired version, or use a newer forestctl.";
+        UnsupportedReplay "unsupported_replay" Error "A ledger persisted the items of a ReplayContext instead of a ReplaySummary."
+            => "An experimental build of schema 3 wrote it. There is no migration of its ledgers: capture again with the paired release.";
+        UnsupportedRecovery "unsupported_recovery" Error "A recovery checkpoint is among the sources: a run's state to resume from, not a capture."
+            => "Leave the file out, and ingest the staged records, receipts and rollouts of the run. There is no migration of checkpoints below schema 5.";
         RolloutFailed "rollout_failed" Warning "The receipt says why the capture of this rollout failed."
             => "The rollout is masked; its healthy siblings train. The reason is the capture's own word.";
         CapturePoisoned "capture_poisoned" Warning "The receipt marks the capture of this rollout as poisoned."

@@ -10,6 +10,7 @@ use serde::de::IgnoredAny;
 
 use super::lines::{Blocks, document};
 use super::quarantine::Rejected;
+use super::recovery;
 use super::scan;
 use crate::archive::SourceForm;
 use crate::error::{Error, Result};
@@ -108,6 +109,7 @@ fn form(path: &Path) -> Result<SourceForm> {
     let name = stem(path);
     let parent = path.parent().and_then(Path::file_name).unwrap_or_default();
     Ok(match name.rsplit_once('.') {
+        _ if recovery::is_named(&name) => SourceForm::Recovery,
         _ if name.ends_with(".tokens.jsonl") => SourceForm::Store,
         _ if [".tokens.intents", ".tokens.incomplete", ".tokens.state.json", ".tokens.lock"]
             .iter()

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::detect::{Found, stem};
 use super::lines::{Blocks, MAX_LINE, text, whole};
-use super::quarantine::Quarantine;
+use super::quarantine::{Quarantine, Rejected};
 use super::scope::Scope;
 use super::served::{committed, routes_only};
 use super::staged::narrow;
@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::finding::{Code, Finding, Location};
 use crate::id::{CallId, CaptureKey};
 use crate::wire::builder::{LinkNote, ResolvedCall, resolve_parents};
+use crate::wire::fingerprint::check_version;
 use crate::wire::{self, StoreFault, StoreSnapshot, TokenEntry, read_store};
 
 /// Largest store of one scope, in bytes after decompression.
@@ -172,7 +173,8 @@ impl Reader<'_> {
         for line in snapshot.entries {
             let ids = [&line.entry.prompt_token_ids, &line.entry.generation_token_ids];
             let narrow = ids.into_iter().try_for_each(|ids| narrow(ids).map(|_| ()));
-            match narrow {
+            let version = check_version(line.entry.fingerprint_version.unwrap_or(0));
+            match narrow.and(version.map_err(Rejected::from)) {
                 Ok(()) => {
                     lines.push(line.line);
                     entries.push(line.entry);

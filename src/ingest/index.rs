@@ -14,7 +14,7 @@ use super::rollouts::{Identity, RolloutLine};
 use super::scan;
 use super::staged::{ReceiptLine, Record};
 use super::texts::{LineRef, Texts};
-use super::{Progress, lineage, lines, trace};
+use super::{Progress, lineage, lines, recovery, trace};
 use crate::archive::{Origin, SourceForm};
 use crate::error::{Error, Result};
 use crate::finding::{Code, Finding, Location};
@@ -156,6 +156,7 @@ pub(super) fn index(
                 }
                 progress(file.bytes);
             }
+            SourceForm::Recovery => quarantine.file(&file.name, recovery::refusal(file)?),
             SourceForm::MediaTensors => {
                 let location = Location { file: Some(file.name.clone()), ..Location::default() };
                 let message = format!("{} is left out", file.name);

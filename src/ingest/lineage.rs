@@ -9,6 +9,7 @@ use super::quarantine::{Quarantine, Rejected};
 use crate::archive::{CommittedCall, Completion, Ledger};
 use crate::error::Result;
 use crate::id::{CallId, CaptureKey};
+use crate::wire::fingerprint::check_row_versions;
 use crate::wire::{CallRecord, RolloutManifest, read_ledger};
 
 /// Reads the ledger of one scope. It has no recovery: of a ledger with a broken line nothing is
@@ -19,7 +20,10 @@ pub(super) fn read(file: &Found, quarantine: &mut Quarantine) -> Result<Option<R
     let manifest = match whole(&file.path, MAX_LINE)? {
         Err(why) => Err(why.into()),
         Ok(bytes) => read_ledger(scope, &bytes)
-            .map_err(|e| Rejected::new(e.error.code, format!("the ledger cannot be read: {e}"))),
+            .map_err(|e| Rejected::new(e.error.code, format!("the ledger cannot be read: {e}")))
+            .and_then(
+                |ledger| Ok(check_row_versions("records", &ledger.records).map(|()| ledger)?),
+            ),
     };
     Ok(match manifest {
         Ok(manifest) => Some(manifest),

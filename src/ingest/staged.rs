@@ -10,6 +10,7 @@ use crate::archive::{
 };
 use crate::finding::Code;
 use crate::id::{CallId, CaptureKey};
+use crate::wire::fingerprint::check_row_versions;
 use crate::wire::{Receipt, RolloutManifest, StagedRecord};
 
 /// A staged line as a call, with a digest of the line to order repeated ones by.
@@ -40,7 +41,9 @@ pub(super) struct ReceiptLine {
 
 impl ReceiptLine {
     pub fn parse(line: &str, _origin: Origin) -> Result<Self, Rejected> {
-        Ok(Self { receipt: Receipt::parse(line)?, text: line.trim().to_owned() })
+        let receipt = Receipt::parse(line)?;
+        check_row_versions("manifest", &receipt.manifest)?;
+        Ok(Self { receipt, text: line.trim().to_owned() })
     }
 }
 

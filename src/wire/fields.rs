@@ -87,6 +87,11 @@ impl Fields {
         self.members.contains_key(key)
     }
 
+    /// What has not been read.
+    pub(super) fn members(&self) -> &BTreeMap<String, Json> {
+        &self.members
+    }
+
     /// The member as it is; null counts as absent.
     pub(super) fn take(&mut self, key: &str) -> Option<Json> {
         self.members.remove(key).filter(|value| !value.is_null())

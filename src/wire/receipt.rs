@@ -220,6 +220,9 @@ impl CallRecord {
     pub(super) fn read(mut fields: Fields, schema: u64) -> Result<CallRecord> {
         let schema_version = fields.version("schema_version", schema)?;
         let extended = schema == 3 || schema_version == 3;
+        if extended {
+            refuse_replay_items(fields.members())?;
+        }
         let record = CallRecord {
             schema_version,
             digest_version: fields.version("digest_version", 2)?,
@@ -275,6 +278,22 @@ impl ReplaySummary {
         };
         fields.finish()?;
         Ok(summary)
+    }
+}
+
+/// Where experimental ledgers of schema 3 kept a `ReplayContext`, whose items a `ReplaySummary`
+/// counts instead.
+const REPLAYS: [&str; 2] = ["replay", "replay_context"];
+
+/// Refuses a row that persisted the items of a `ReplayContext` (rule 18).
+pub(super) fn refuse_replay_items(row: &BTreeMap<String, Json>) -> Result<()> {
+    let held = REPLAYS.iter().find(|key| row.get(**key).is_some_and(|r| r.get("items").is_some()));
+    match held {
+        None => Ok(()),
+        Some(key) => {
+            let message = "found a ReplayContext with its items; a ReplaySummary is read";
+            Err(RecordError::of(Code::UnsupportedReplay, format!("{key}.items"), message))
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod archive;
+mod attack;
 mod cli;
 mod closed_loop;
 mod generated;
