@@ -373,12 +373,16 @@ _forestctl() {
             return 0
             ;;
         forestctl__subcmd__ingest)
-            opts="-o -j -q -v -h -V --output --force --format --color --jobs --quiet --verbose --help --version"
+            opts="-o -j -q -v -h -V --files-from --output --force --format --color --jobs --quiet --verbose --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --files-from)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

@@ -45,6 +45,7 @@ complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "completions" -d
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "man" -d 'Print a man page'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "generated" -d 'Write the generated files of the repository'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c forestctl -n "__fish_forestctl_using_subcommand ingest" -l files-from -d 'Read more sources from this file, one per line; `-` is stdin' -r -F
 complete -c forestctl -n "__fish_forestctl_using_subcommand ingest" -s o -l output -d 'The archive to write or to add to' -r -F
 complete -c forestctl -n "__fish_forestctl_using_subcommand ingest" -l format -d 'How results are printed on stdout: human, json, jsonl, or csv' -r -f -a "human\t'For reading; not stable'
 json\t'One versioned JSON document'

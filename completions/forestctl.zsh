@@ -43,6 +43,7 @@ never\:"Never"))' \
         case $line[1] in
             (ingest)
 _arguments "${_arguments_options[@]}" : \
+'--files-from=[Read more sources from this file, one per line; \`-\` is stdin]:FILE:_files' \
 '-o+[The archive to write or to add to]:ARCHIVE:_files' \
 '--output=[The archive to write or to add to]:ARCHIVE:_files' \
 '--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"

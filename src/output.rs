@@ -95,11 +95,18 @@ impl AtomicDir {
         }
     }
 
-    /// Removes whatever is written so far.
-    pub fn clear(&self) -> Result<()> {
-        fs::remove_dir_all(&self.staging)
-            .and_then(|()| fs::create_dir(&self.staging))
-            .map_err(|e| Error::io("cannot empty", &self.staging, e))
+    /// Removes whatever is written so far, but for the folder or file `kept`.
+    pub fn clear(&self, kept: &str) -> Result<()> {
+        let failed = |e| Error::io("cannot empty", &self.staging, e);
+        for entry in fs::read_dir(&self.staging).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            if entry.file_name() != kept {
+                let folder = entry.file_type().map_err(failed)?.is_dir();
+                let remove = if folder { fs::remove_dir_all } else { fs::remove_file::<PathBuf> };
+                remove(entry.path()).map_err(failed)?;
+            }
+        }
+        Ok(())
     }
 
     /// Where to write until publication.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::content::Known;
 use super::manifest::{FileEntry, FormatVersion, PartCounts};
 use super::read;
+use super::write::SCRATCH;
 use crate::error::{Error, Result};
 use crate::id::Digest32;
 use crate::output::AtomicDir;
@@ -67,7 +68,7 @@ impl Journal {
         };
         let written = written(dir, &head);
         if written.is_empty() {
-            draft.clear()?;
+            draft.clear(SCRATCH)?;
         }
         let path = dir.join(JOURNAL);
         let failed = |e| Error::io("cannot write", &path, e);

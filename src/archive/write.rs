@@ -1,7 +1,8 @@
 //! Groups to an archive directory, part by part.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rayon::prelude::*;
@@ -20,6 +21,8 @@ use crate::output::{AtomicDir, Lock};
 const PART_BYTES: usize = 64 << 20;
 /// Parts that are written at a time, at most.
 const PARTS_AT_A_TIME: usize = 4;
+/// Folder of a draft for temporary files; no archive has it.
+pub(super) const SCRATCH: &str = "scratch";
 /// The quarantine within an archive.
 pub(super) const QUARANTINE: &str = "quarantine.jsonl";
 
@@ -54,6 +57,7 @@ pub struct Writer {
     open: Open,
     /// Parts that are full.
     full: Vec<Sealed>,
+    scratch: PathBuf,
     /// Number of the next new part.
     next: u64,
     /// Parts that are on disk.
@@ -125,6 +129,10 @@ impl Writer {
         }
         let existing = (there && !force).then(|| Existing::open(target)).transpose()?;
         let draft = AtomicDir::resume(target, there, MANIFEST)?;
+        let scratch = draft.path().join(SCRATCH);
+        // A killed run may have left some.
+        let _ = fs::remove_dir_all(&scratch);
+        fs::create_dir(&scratch).map_err(|e| Error::io("cannot create", &scratch, e))?;
         let next = existing.as_ref().map_or(0, Existing::part_count);
         Ok(Self {
             draft,
@@ -132,6 +140,7 @@ impl Writer {
             journal: None,
             open: Open::default(),
             full: Vec::new(),
+            scratch,
             next,
             written: Vec::new(),
             lock,
@@ -140,7 +149,7 @@ impl Writer {
 
     /// A folder for temporary files, with as much room as the archive has.
     pub fn scratch(&self) -> &Path {
-        self.draft.path()
+        &self.scratch
     }
 
     /// In which part of the existing archive each group is. Groups must be pushed in order of
@@ -267,7 +276,7 @@ impl Writer {
     ) -> Result<Summary> {
         self.seal()?;
         self.flush()?;
-        let Self { draft, existing, journal, written, lock, .. } = self;
+        let Self { draft, existing, journal, written, scratch, lock, .. } = self;
         let added = written.iter().map(|part| part.added).sum();
         let (quarantine, sources) = match &existing {
             None => (quarantine, sources),
@@ -298,6 +307,7 @@ impl Writer {
         part::write_text(dir, MANIFEST, &manifest.to_text()?)?;
         drop(journal);
         Journal::remove(dir)?;
+        fs::remove_dir_all(&scratch).map_err(|e| Error::io("cannot remove", &scratch, e))?;
         draft.publish()?;
         drop(lock);
         Ok(Summary::of(&manifest, added, false))

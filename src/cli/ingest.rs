@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::Exit;
 use super::ui::{Format, Tone, Ui, thousands};
 use crate::archive::{Counts, Quarantined, SourceFile, SourceForm, Summary, Writer};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::finding::{Code, Finding, Severity};
 use crate::id::Digest32;
 use crate::ingest::{Remarks, Sources};
@@ -24,6 +24,8 @@ Examples:
   forestctl ingest staged.jsonl.zst receipts.jsonl rollouts.jsonl -o run.forest
   forestctl ingest 'runs/*/gym-store' -o run.forest
   forestctl ingest gym-store/ -o run.forest --force
+  find runs -name '*.jsonl.zst' | forestctl ingest --files-from - -o run.forest
+  zcat captures.jsonl.gz | forestctl ingest - -o run.forest
 
 ",
     exit_status!()
@@ -39,8 +41,14 @@ Examples:
 pub struct IngestArgs {
     /// Files, folders or globs of captures: staged records with receipts, a Gym file store, Gym
     /// rollouts
-    #[arg(required = true, value_name = "SOURCE")]
+    ///
+    /// `-` reads lines of any kind from stdin, each with its `kind`: staged, receipt, rollout,
+    /// media, entry.
+    #[arg(required_unless_present = "files_from", value_name = "SOURCE")]
     pub sources: Vec<PathBuf>,
+    /// Read more sources from this file, one per line; `-` is stdin
+    #[arg(long, value_name = "FILE")]
+    pub files_from: Option<PathBuf>,
     /// The archive to write or to add to
     #[arg(short, long, value_name = "ARCHIVE")]
     pub output: PathBuf,
@@ -53,9 +61,11 @@ impl IngestArgs {
     /// Runs the command.
     pub fn run(self, ui: &Ui) -> Result<Exit> {
         let mut writer = Writer::open(&self.output, self.force)?;
+        let (paths, stdin) = self.paths(&writer)?;
         let indexing = ui.bytes("index", None);
+        let scratch = writer.scratch();
         let mut sources =
-            Sources::index(&self.sources, writer.scratch(), &|bytes| indexing.inc(bytes))?;
+            Sources::index(&paths, stdin.as_deref(), scratch, &|bytes| indexing.inc(bytes))?;
         indexing.finish_and_clear();
         let parts = writer.known_parts();
         sources.arrange(|group| parts.get(group).copied().unwrap_or(u64::MAX));
@@ -84,6 +94,39 @@ impl IngestArgs {
         }
         let broken = |entry: &Quarantined| entry.code.severity() == Severity::Error;
         Ok(if quarantine.iter().any(broken) { Exit::Findings } else { Exit::Fine })
+    }
+}
+
+impl IngestArgs {
+    /// All sources by name, and a file with what came on stdin if that is one of them.
+    fn paths(&self, writer: &Writer) -> Result<(Vec<PathBuf>, Option<PathBuf>)> {
+        let is_stdin = |path: &Path| path == Path::new("-");
+        let mut paths = self.sources.clone();
+        if let Some(list) = &self.files_from {
+            let text = match is_stdin(list) {
+                true => std::io::read_to_string(std::io::stdin()),
+                false => std::fs::read_to_string(list),
+            };
+            let text = text.map_err(|e| Error::io("cannot read", list, e))?;
+            paths.extend(text.lines().filter(|line| !line.is_empty()).map(PathBuf::from));
+        }
+        let named = paths.len();
+        paths.retain(|path| !is_stdin(path));
+        if named == paths.len() {
+            return match named {
+                0 => Err(Error::nothing("no source is named").help("Name one per line")),
+                _ => Ok((paths, None)),
+            };
+        }
+        if self.files_from.as_deref().is_some_and(is_stdin) {
+            return Err(Error::usage("stdin cannot be both a source and the list of sources")
+                .help("Write the list to a file, and name that with --files-from"));
+        }
+        let kept = writer.scratch().join("stdin.jsonl");
+        std::fs::File::create(&kept)
+            .and_then(|mut file| std::io::copy(&mut std::io::stdin().lock(), &mut file))
+            .map_err(|e| Error::io("cannot keep what comes on stdin in", &kept, e))?;
+        Ok((paths, Some(kept)))
     }
 }
 

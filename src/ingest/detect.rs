@@ -46,6 +46,13 @@ pub(super) fn find(sources: &[PathBuf]) -> Result<Vec<Found>> {
     Ok(found)
 }
 
+/// The lines that came on stdin, kept in a file.
+pub(super) fn stdin(path: &Path) -> Result<Found> {
+    let bytes = fs::metadata(path).map_err(|e| Error::io("cannot read", path, e))?.len();
+    let (name, form) = ("stdin".to_owned(), SourceForm::Stream);
+    Ok(Found { name, path: path.to_owned(), form, bytes })
+}
+
 /// What a source stands for.
 fn matches(source: &Path) -> Result<Vec<PathBuf>> {
     let pattern = source.to_string_lossy();

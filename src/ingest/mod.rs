@@ -68,15 +68,22 @@ pub struct Remarks {
 }
 
 impl Sources {
-    /// Finds every capture below `paths`, and indexes it. `scratch` is a folder with room for
-    /// the lines of compressed sources.
+    /// Finds every capture below `paths`, and indexes it; so too `stdin`, a file whose lines are
+    /// of any kind. `scratch` is a folder with room for the lines of compressed sources.
     ///
     /// # Errors
     ///
     /// A source that is not there or cannot be opened; [`crate::error::Kind::Nothing`] when there
     /// is no capture at all. Broken lines and files are quarantined, not errors.
-    pub fn index(paths: &[PathBuf], scratch: &Path, progress: Progress<'_>) -> Result<Self> {
-        let mut texts = Texts::new(detect::find(paths)?, scratch)?;
+    pub fn index(
+        paths: &[PathBuf],
+        stdin: Option<&Path>,
+        scratch: &Path,
+        progress: Progress<'_>,
+    ) -> Result<Self> {
+        let mut found = detect::find(paths)?;
+        found.extend(stdin.map(detect::stdin).transpose()?);
+        let mut texts = Texts::new(found, scratch)?;
         let mut quarantine = Quarantine::default();
         let mut index = index::index(&mut texts, &mut quarantine, progress)?;
         let hashes = std::mem::take(&mut index.hashes);
@@ -207,7 +214,7 @@ impl Sources {
 /// As [`Sources::index`] and [`Sources::read`].
 pub fn read(sources: &[PathBuf]) -> Result<Ingested> {
     let (mut groups, mut pieces) = (Vec::new(), PieceSources::default());
-    let indexed = Sources::index(sources, &std::env::temp_dir(), &|_| ())?;
+    let indexed = Sources::index(sources, None, &std::env::temp_dir(), &|_| ())?;
     let Remarks { findings, quarantine, sources } =
         indexed.read(&Done::default(), &|_| (), |pushed| {
             if !pushed.group.rollouts.is_empty() {
