@@ -107,6 +107,15 @@ fn ledger(hash: &mut Fields, ledger: &Ledger) {
     hash.optional(ledger.failure_reason.as_deref(), Fields::text);
 }
 
+impl Call {
+    /// Digest of everything but the place that the call was read from.
+    pub fn content_digest(&self) -> Digest32 {
+        let mut hash = Fields::new("forestctl/call/v1");
+        call(&mut hash, self);
+        hash.finish()
+    }
+}
+
 fn call(hash: &mut Fields, call: &Call) {
     hash.text(call.call_id.as_str());
     hash.text(call.capture_key.as_str());

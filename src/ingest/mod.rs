@@ -24,6 +24,7 @@ mod trace;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 
@@ -39,12 +40,13 @@ pub use crate::archive::{Ingested, Quarantined, SourceFile, SourceForm};
 use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::id::{Digest32, GroupId};
+use crate::ordered::in_order;
 
 /// Is told of bytes that have been read.
 pub type Progress<'a> = &'a (dyn Fn(u64) + Sync);
 
-/// Bytes of captures that are read at a time, unless one group is larger.
-const BATCH: u64 = 64 << 20;
+/// Bytes of captures that a thread reads at a time, unless one group is larger.
+const BATCH: u64 = 16 << 20;
 
 /// Sources after the first pass: every group is known, and where to read it.
 #[derive(Debug)]
@@ -142,27 +144,24 @@ impl Sources {
             }
             wanted
         };
-        let mut groups = groups.into_iter().enumerate().filter(wanted).peekable();
-        while groups.peek().is_some() {
-            let mut batch = Vec::new();
-            let mut weight = 0;
-            let fits = |batch: &[_], weight| batch.is_empty() || weight <= BATCH;
-            while let Some(group) = groups.next_if(|(_, g)| fits(&batch, weight + g.weight())) {
-                weight += group.1.weight();
-                batch.push(group);
-            }
-            let assembled: Vec<_> = batch
-                .into_par_iter()
-                .map(|(index, group)| {
-                    let weight = group.weight();
-                    let assembled = assemble::group(group, &self.texts)?;
-                    progress(weight);
-                    Ok((index, assembled))
-                })
-                .collect::<Result<_>>()?;
-            for (index, read) in assembled {
+        let batches = batches(groups.into_iter().enumerate().filter(wanted));
+        let texts = &self.texts;
+        let quarantine = &mut self.quarantine;
+        let assemble = |batch: usize| -> Result<Vec<_>> {
+            let batch = batches[batch].lock().unwrap_or_else(PoisonError::into_inner).take();
+            let assemble = |(index, group): (usize, PlannedGroup)| {
+                let weight = group.weight();
+                let assembled = assemble::group(group, texts)?;
+                progress(weight);
+                Ok((index, assembled))
+            };
+            batch.unwrap_or_default().into_par_iter().map(assemble).collect()
+        };
+        let ahead = rayon::current_num_threads() + 1;
+        in_order(batches.len(), ahead, assemble, |_, assembled| -> Result<()> {
+            for (index, read) in assembled? {
                 let remarked = !read.findings.is_empty() || !read.quarantine.is_empty();
-                self.quarantine.extend(read.quarantine);
+                quarantine.extend(read.quarantine);
                 findings.extend(read.findings);
                 captured |= read.group.rollouts.iter().any(|rollout| {
                     !rollout.calls.is_empty()
@@ -174,7 +173,8 @@ impl Sources {
                     sink(Pushed { index, group: read.group, pieces, remarked })?;
                 }
             }
-        }
+            Ok(())
+        })?;
         if !captured && self.quarantine.is_empty() {
             return Err(nothing(self.texts.sources()));
         }
@@ -205,6 +205,25 @@ impl Sources {
         });
         Ok(files.collect())
     }
+}
+
+type Batch = Vec<(usize, PlannedGroup)>;
+
+/// Cuts groups into batches that are read at a time.
+fn batches(groups: impl Iterator<Item = (usize, PlannedGroup)>) -> Vec<Mutex<Option<Batch>>> {
+    let mut batches: Vec<Batch> = Vec::new();
+    let mut weight = 0;
+    for (index, group) in groups {
+        weight += group.weight();
+        match batches.last_mut().filter(|_| weight <= BATCH) {
+            Some(batch) => batch.push((index, group)),
+            None => {
+                weight = group.weight();
+                batches.push(vec![(index, group)]);
+            }
+        }
+    }
+    batches.into_iter().map(|batch| Mutex::new(Some(batch))).collect()
 }
 
 /// Reads every capture below `sources` into memory.

@@ -13,17 +13,15 @@ use crate::id::{CallId, CaptureKey};
 use crate::wire::fingerprint::check_row_versions;
 use crate::wire::{Receipt, RolloutManifest, StagedRecord};
 
-/// A staged line as a call, with a digest of the line to order repeated ones by.
+/// A staged line as a call.
 #[derive(Clone, Debug)]
 pub(super) struct Record {
     call: Call,
-    line: [u8; 32],
 }
 
 impl Record {
     pub fn parse(line: &str, origin: Origin) -> Result<Self, Rejected> {
-        let call = call(StagedRecord::parse(line)?, origin)?;
-        Ok(Self { call, line: *blake3::hash(line.trim().as_bytes()).as_bytes() })
+        Ok(Self { call: call(StagedRecord::parse(line)?, origin)? })
     }
 
     /// Scope and call.
@@ -105,7 +103,7 @@ pub(super) fn narrow(ids: &[u64]) -> Result<Vec<u32>, Rejected> {
 /// A staged scope: the calls of its manifest in manifest order, then the rest by call id. Lines of
 /// one call stay together, in an order that only their content decides.
 pub(super) fn scope(
-    mut records: Vec<Record>,
+    records: Vec<Record>,
     receipt: Option<ReceiptLine>,
     lineage: Option<RolloutManifest>,
 ) -> Scope {
@@ -119,12 +117,12 @@ pub(super) fn scope(
         scope.completeness = Completeness::Complete;
         scope.lineage = Some(manifest);
     }
-    records.sort_by(|a, b| {
-        (&a.call.call_id, a.line, &a.call.origin).cmp(&(&b.call.call_id, b.line, &b.call.origin))
-    });
     let mut by_id: BTreeMap<CallId, Vec<Call>> = BTreeMap::new();
-    for Record { call, .. } in records {
+    for Record { call } in records {
         by_id.entry(call.call_id.clone()).or_default().push(call);
+    }
+    for calls in by_id.values_mut().filter(|calls| calls.len() > 1) {
+        calls.sort_by_cached_key(|call| (call.content_digest(), call.origin.clone()));
     }
     for row in &scope.ledger.committed {
         scope.calls.extend(by_id.remove(&row.call_id).unwrap_or_default());

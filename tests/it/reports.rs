@@ -33,8 +33,7 @@ impl Place {
     fn of_two_parts() -> Self {
         let place = Self::new(|read| {
             let weight = " ".repeat(65 << 20);
-            read.groups[0].rollouts[0].result =
-                Some(format!("{{\"padding\":\"{weight}\"}}").into());
+            read.groups[0].rollouts[0].result = Some(format!("{{\"padding\":\"{weight}\"}}"));
             for group in &mut read.groups {
                 group.rollouts[1].calls[0].token_ids[3] ^= 1;
             }
