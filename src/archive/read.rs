@@ -13,7 +13,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use rayon::prelude::*;
 
 use super::content::{self, Known};
-use super::manifest::{Counts, FileEntry, MANIFEST, Manifest, part_path};
+use super::manifest::{Counts, FileEntry, MANIFEST, Manifest, TABLES, part_path};
 use super::table::{Fault, calls, ledger, origins, rollouts};
 use super::write::QUARANTINE;
 use super::{Group, Quarantined, Rollout};
@@ -142,10 +142,20 @@ impl Archive {
     /// As [`Archive::read_part`]; a group in two parts, or rollouts that do not give the digest
     /// and the number that the manifest states.
     pub(super) fn known(&self) -> Result<Vec<Vec<Known>>> {
-        let parts: Vec<_> = (0..self.part_count() as u64)
+        let parts = self.known_parts()?;
+        self.agree(&parts)?;
+        Ok(parts)
+    }
+
+    fn known_parts(&self) -> Result<Vec<Vec<Known>>> {
+        (0..self.part_count() as u64)
             .into_par_iter()
             .map(|part| known_in(&self.dir, &self.manifest.files, part))
-            .collect::<Result<Vec<_>>>()?;
+            .collect()
+    }
+
+    /// Whether the rollouts of all parts are those that the manifest speaks of.
+    fn agree(&self, parts: &[Vec<Known>]) -> Result<()> {
         let lie = |what: String| Err(self.corrupt(MANIFEST, &what));
         let mut part_of: BTreeMap<&GroupId, usize> = BTreeMap::new();
         for (at, known) in parts.iter().enumerate() {
@@ -164,7 +174,7 @@ impl Archive {
         if content::content(&mut all) != self.manifest.content {
             return lie("its rollouts do not give the content digest that it carries".to_owned());
         }
-        Ok(parts)
+        Ok(())
     }
 
     /// What ingest could not read.
@@ -183,21 +193,52 @@ impl Archive {
 
     /// Compares every file with the manifest, and looks for files that it does not list.
     pub fn check_files(&self) -> Vec<Finding> {
-        let mut findings: Vec<Finding> = self
-            .manifest
-            .files
-            .par_iter()
-            .filter_map(|file| {
-                let wrong = checked(&self.dir, file).err()?;
-                let message = format!("{}: {wrong}", file.path);
-                Some(Finding::new(Code::CorruptFile, message).at(at(&file.path)))
-            })
-            .collect();
+        let mut findings = self.check_bytes(|_| true);
         if findings.is_empty()
             && let Err(error) = self.known()
         {
             findings.push(Finding::new(Code::CorruptFile, error.to_string()).at(at(MANIFEST)));
         }
+        findings.extend(self.unlisted());
+        findings
+    }
+
+    /// The same but for the tables of the parts, which [`Archive::check_part`] compares.
+    pub fn check_files_between_parts(&self) -> Vec<Finding> {
+        let part = |part| TABLES.iter().map(move |table| part_path(table, part));
+        let tables: BTreeSet<String> = (0..self.part_count() as u64).flat_map(part).collect();
+        let mut findings = self.check_bytes(|file| !tables.contains(&file.path));
+        if let Ok(parts) = self.known_parts()
+            && let Err(error) = self.agree(&parts)
+        {
+            findings.push(Finding::new(Code::CorruptFile, error.to_string()).at(at(MANIFEST)));
+        }
+        findings.extend(self.unlisted());
+        findings
+    }
+
+    /// Compares the tables of a part with the manifest.
+    pub fn check_part(&self, part: usize) -> Vec<Finding> {
+        let tables: Vec<_> = TABLES.iter().map(|table| part_path(table, part as u64)).collect();
+        self.check_bytes(|file| tables.contains(&file.path))
+    }
+
+    fn check_bytes(&self, wanted: impl Fn(&FileEntry) -> bool + Sync) -> Vec<Finding> {
+        self.manifest
+            .files
+            .par_iter()
+            .filter(|file| wanted(file))
+            .filter_map(|file| {
+                let wrong = checked(&self.dir, file).err()?;
+                let message = format!("{}: {wrong}", file.path);
+                Some(Finding::new(Code::CorruptFile, message).at(at(&file.path)))
+            })
+            .collect()
+    }
+
+    /// Files that the manifest does not list.
+    fn unlisted(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
         let mut present = BTreeSet::new();
         if let Err(error) = list(&self.dir, "", &mut present) {
             let message = format!("{} cannot be listed: {error}", self.dir.display());

@@ -18,7 +18,7 @@ use crate::id::{Digest32, GroupId};
 use crate::output::{AtomicDir, Lock};
 
 /// Bytes of captured content after which a part ends, unless one group is larger.
-const PART_BYTES: usize = 64 << 20;
+const PART_BYTES: usize = 16 << 20;
 /// Parts that are written at a time, at most.
 const PARTS_AT_A_TIME: usize = 4;
 /// Folder of a draft for temporary files; no archive has it.

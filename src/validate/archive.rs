@@ -52,14 +52,13 @@ pub fn archive(
     settings: &Settings,
     mut take: impl FnMut(Piece) -> Result<()>,
 ) -> Result<()> {
-    let files = archive.check_files();
-    let broken: BTreeSet<String> =
-        files.iter().filter_map(|finding| finding.location.file.clone()).collect();
+    let files = archive.check_files_between_parts();
     take(Piece { findings: files, ..Piece::default() })?;
     let quarantine = match archive.quarantine() {
         Ok(quarantine) => quarantine,
         Err(error) => {
-            take(unread(error, true)?)?;
+            // The check of the files has told it.
+            take(unread(error, Vec::new())?)?;
             Vec::new()
         }
     };
@@ -69,8 +68,13 @@ pub fn archive(
     archive.each_part(
         |groups| groups.map(|groups| part(&groups, settings, &lost)),
         |number, piece| {
-            let told = || archive.part_files(number).any(|file| broken.contains(&file.path));
-            let mut piece = piece.or_else(|error| unread(error, told()))?;
+            let mut piece = piece.or_else(|error| {
+                let mut findings = archive.check_part(number);
+                if findings.is_empty() {
+                    findings.push(Finding::new(Code::CorruptFile, error.to_string()));
+                }
+                unread(error, findings)
+            })?;
             tracing::info!(findings = piece.findings.len(), "part {number} is checked");
             piece.bytes = archive.part_bytes(number);
             owners.extend(piece.owners.drain(..));
@@ -106,13 +110,12 @@ fn part(groups: &[Group], settings: &Settings, lost: &BTreeSet<&CaptureKey>) -> 
     piece
 }
 
-/// What cannot be read is itself a finding, unless the check of the files has told it.
-fn unread(error: Error, told: bool) -> Result<Piece> {
+/// What cannot be read is no failure of the check.
+fn unread(error: Error, findings: Vec<Finding>) -> Result<Piece> {
     if error.kind() != Kind::Format {
         return Err(error);
     }
-    let finding = (!told).then(|| Finding::new(Code::CorruptFile, error.to_string()));
-    Ok(Piece { findings: Vec::from_iter(finding), unread: Some(error), ..Piece::default() })
+    Ok(Piece { findings, unread: Some(error), ..Piece::default() })
 }
 
 /// What ingest could not read is evidence that the archive lacks.
