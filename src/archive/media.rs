@@ -14,7 +14,7 @@ pub use safetensors::Dtype;
 use crate::error::{Error, Result};
 use crate::id::Digest32;
 
-/// Largest piece of a tensor, unless one row of it is larger.
+/// Largest piece of a tensor.
 pub const PIECE_BYTES: u64 = 8 << 20;
 
 /// One tensor of a call's new media.

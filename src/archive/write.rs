@@ -1,9 +1,11 @@
 //! Groups to an archive directory.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
+use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
 use parquet::arrow::ArrowWriter;
@@ -17,8 +19,9 @@ use serde::Serialize;
 use super::manifest::{
     self, Counts, FileEntry, FormatVersion, MANIFEST, Manifest, Tool, part_path,
 };
+use super::pieces::{MEDIA, batches, new_pieces, schema};
 use super::table::{self, Owner, calls, ledger, origins, rollouts};
-use super::{Archive, Group, Ingested};
+use super::{Archive, Group, Ingested, Piece, PieceSources};
 use crate::error::{Error, Result};
 use crate::id::Digest32;
 use crate::output::AtomicDir;
@@ -86,10 +89,17 @@ fn fill(dir: &Path, ingested: &Ingested) -> Result<Manifest> {
         std::fs::create_dir(&folder).map_err(|e| Error::io("cannot create", folder, e))?;
     }
     let parts = parts(&ingested.groups);
+    let mut stored = BTreeSet::new();
+    let media: Vec<_> = parts.iter().map(|groups| new_pieces(groups, &mut stored)).collect();
     let written: Vec<_> = parts
         .par_iter()
+        .zip(&media)
         .enumerate()
-        .map(|(number, groups)| part(dir, number as u64, groups))
+        .map(|(number, (groups, pieces))| {
+            let mut files = part(dir, number as u64, groups)?;
+            files.extend(media_file(dir, number as u64, pieces, &ingested.pieces)?);
+            Ok(files)
+        })
         .collect::<Result<_>>()?;
     let mut files: Vec<FileEntry> = written.into_iter().flatten().collect();
     files.push(quarantine(dir, ingested)?);
@@ -170,6 +180,22 @@ fn part(dir: &Path, number: u64, groups: &[Group]) -> Result<Vec<FileEntry>> {
     ])
 }
 
+/// Writes the pieces that no earlier part stored; no file for none.
+fn media_file(
+    dir: &Path,
+    number: u64,
+    pieces: &[Piece],
+    sources: &PieceSources,
+) -> Result<Option<FileEntry>> {
+    if pieces.is_empty() {
+        return Ok(None);
+    }
+    let folder = dir.join(MEDIA);
+    std::fs::create_dir_all(&folder).map_err(|e| Error::io("cannot create", folder, e))?;
+    let path = part_path(MEDIA, number);
+    write_batches(dir, &path, schema()?, pieces.len(), batches(pieces, sources)).map(Some)
+}
+
 /// Writes one table, a row group per chunk of rows.
 fn write_table<T>(
     dir: &Path,
@@ -178,19 +204,31 @@ fn write_table<T>(
     size: impl Fn(&T) -> usize,
     encode: impl Fn(&[T]) -> Result<RecordBatch, ArrowError>,
 ) -> Result<FileEntry> {
-    let whole = dir.join(&path);
+    let failed = |e| Error::format(format!("cannot write {path}")).because(e);
+    let schema = encode(&[]).map_err(failed)?.schema();
+    let batches = table::chunks(rows, size).map(|chunk| encode(chunk).map_err(failed));
+    write_batches(dir, &path, schema, rows.len(), batches)
+}
+
+/// Writes each batch as a row group.
+fn write_batches(
+    dir: &Path,
+    path: &str,
+    schema: SchemaRef,
+    rows: usize,
+    batches: impl Iterator<Item = Result<RecordBatch>>,
+) -> Result<FileEntry> {
+    let whole = dir.join(path);
     let failed =
         |e: ParquetError| Error::format(format!("cannot write {}", whole.display())).because(e);
     let file = File::create(&whole).map_err(|e| Error::io("cannot create", &whole, e))?;
     let mut sink = Hashing::new(BufWriter::new(file));
-    let schema = encode(&[]).map_err(|e| failed(e.into()))?.schema();
     let mut writer = ArrowWriter::try_new(&mut sink, schema, Some(properties())).map_err(failed)?;
-    for chunk in table::chunks(rows, size) {
-        let batch = encode(chunk).map_err(|e| failed(e.into()))?;
-        writer.write(&batch).and_then(|()| writer.flush()).map_err(failed)?;
+    for batch in batches {
+        writer.write(&batch?).and_then(|()| writer.flush()).map_err(failed)?;
     }
     writer.close().map_err(failed)?;
-    sink.entry(path, rows.len() as u64).map_err(|e| Error::io("cannot write", &whole, e))
+    sink.entry(path.to_owned(), rows as u64).map_err(|e| Error::io("cannot write", &whole, e))
 }
 
 /// Depends on nothing but this version of the code.
@@ -202,6 +240,9 @@ fn properties() -> WriterProperties {
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .set_max_row_group_row_count(None)
         .set_statistics_enabled(EnabledStatistics::Chunk);
+    properties = properties
+        .set_column_dictionary_enabled(ColumnPath::from("data"), false)
+        .set_column_statistics_enabled(ColumnPath::from("data"), EnabledStatistics::None);
     for column in plain {
         properties = properties.set_column_dictionary_enabled(ColumnPath::from(column), false);
     }

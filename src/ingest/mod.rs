@@ -12,6 +12,7 @@ mod rollouts;
 mod scope;
 mod served;
 mod staged;
+mod tensors;
 mod trace;
 
 use std::fs::File;
@@ -22,13 +23,13 @@ use media::FlagsLine;
 use quarantine::Quarantine;
 use rollouts::RolloutLine;
 use staged::{ReceiptLine, Record};
+use tensors::Sidecars;
 
 pub use lines::MAX_LINE;
 
 pub use crate::archive::{Ingested, Quarantined, SourceFile, SourceForm};
 use crate::archive::{Origin, PieceSources};
 use crate::error::{Error, Result};
-use crate::finding::{Code, Finding, Location};
 use crate::id::Digest32;
 use crate::wire::RolloutManifest;
 
@@ -57,10 +58,12 @@ pub fn read(sources: &[PathBuf]) -> Result<Ingested> {
             SourceForm::Rollouts => rollouts.extend(quarantine.parse(file, RolloutLine::parse)?),
             SourceForm::Trace => rollouts.extend(read_trace(file, &mut quarantine)?),
             SourceForm::Media => media.extend(quarantine.parse(file, FlagsLine::parse)?),
-            SourceForm::MediaTensors => findings.push(tensors(file)),
             SourceForm::Lineage => ledgers.extend(lineage::read(file, &mut quarantine)?),
-            // A store is read with its siblings.
-            SourceForm::Store | SourceForm::StoreSibling | SourceForm::Ignored => {}
+            // A store is read with its siblings, sidecars when their calls are known.
+            SourceForm::Store
+            | SourceForm::StoreSibling
+            | SourceForm::MediaTensors
+            | SourceForm::Ignored => {}
         }
     }
     let mut scopes = staged::scopes(records, receipts, ledgers, &mut quarantine);
@@ -68,6 +71,13 @@ pub fn read(sources: &[PathBuf]) -> Result<Ingested> {
     let (mut groups, more) = join::groups(rollouts, scopes, &mut quarantine);
     findings.extend(more);
     media::attach(media, &mut groups, &mut quarantine);
+    let sidecars = found.iter().filter(|file| file.form == SourceForm::MediaTensors);
+    let sidecars = Sidecars::read(sidecars, &mut quarantine)?;
+    let mut pieces = PieceSources::default();
+    for group in &mut groups {
+        pieces.extend(sidecars.attach(group)?);
+    }
+    sidecars.orphans(&mut quarantine);
     let quarantine = quarantine.into_sorted();
     let captured = groups.iter().flat_map(|group| &group.rollouts).any(|rollout| {
         !rollout.calls.is_empty()
@@ -78,7 +88,6 @@ pub fn read(sources: &[PathBuf]) -> Result<Ingested> {
         return Err(nothing(&found));
     }
     let sources = found.into_iter().map(source).collect::<Result<_>>()?;
-    let pieces = PieceSources::default();
     Ok(Ingested { groups, findings, quarantine, sources, pieces })
 }
 
@@ -94,11 +103,6 @@ fn read_trace(file: &Found, quarantine: &mut Quarantine) -> Result<Option<Rollou
     })
 }
 
-fn tensors(file: &Found) -> Finding {
-    let location = Location { file: Some(file.name.clone()), ..Location::default() };
-    Finding::new(Code::MediaNotRead, format!("{} is left out", file.name)).at(location)
-}
-
 fn nothing(found: &[Found]) -> Error {
     let message = match found {
         [] => "the sources hold no file".to_owned(),
@@ -112,7 +116,7 @@ fn nothing(found: &[Found]) -> Error {
 }
 
 fn source(found: Found) -> Result<SourceFile> {
-    let read = !matches!(found.form, SourceForm::Ignored | SourceForm::MediaTensors);
+    let read = found.form != SourceForm::Ignored;
     let blake3 = read.then(|| hash(&found)).transpose()?;
     Ok(SourceFile { path: found.name, form: found.form, bytes: found.bytes, blake3 })
 }

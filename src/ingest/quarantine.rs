@@ -13,7 +13,7 @@ use crate::id::{CallId, CaptureKey, RolloutId};
 use crate::wire::RecordError;
 
 /// Unreadable lines that are listed of one source; more are counted.
-const LISTED: usize = 10_000;
+pub(super) const LISTED: usize = 10_000;
 /// Lines and bytes that are parsed at a time.
 const BATCH: (usize, usize) = (1024, 64 << 20);
 

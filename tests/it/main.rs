@@ -6,6 +6,7 @@ mod cli;
 mod closed_loop;
 mod generated;
 mod ingest;
+mod media;
 mod rows;
 mod select;
 mod select_cli;
