@@ -431,3 +431,117 @@ fn cut(text: &str) -> String {
         None => text.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::archive::SourceForm;
+
+    fn sidecar(file: &tempfile::NamedTempFile, header: &str, data: u64) -> Found {
+        let mut writer = file.as_file();
+        writer.write_all(&(header.len() as u64).to_le_bytes()).unwrap();
+        writer.write_all(header.as_bytes()).unwrap();
+        let bytes = 8 + header.len() as u64 + data;
+        file.as_file().set_len(bytes).unwrap();
+        let (name, path) = ("media/x.safetensors".to_owned(), file.path().to_owned());
+        Found { name, path, form: SourceForm::MediaTensors, bytes }
+    }
+
+    fn load(header: &str, data: u64, call: &str) -> (Vec<MediaTensor>, PieceSources) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let found = sidecar(&file, header, data);
+        let mut quarantine = Quarantine::default();
+        let sidecars = Sidecars::read([&found].into_iter(), &mut quarantine).unwrap();
+        assert_eq!(quarantine.into_sorted(), []);
+        let mut sources = PieceSources::default();
+        let tensors = sidecars.load(&sidecars.calls[call].entries, &mut sources).unwrap();
+        (tensors, sources)
+    }
+
+    #[test]
+    fn long_tensors_are_cut_and_long_sizes_kept_apart() {
+        let whole = 2 * PIECE_BYTES + 8;
+        let sizes = MAX_INLINE + 8;
+        let header = format!(
+            r#"{{"a/b/media_imgs":{{"dtype":"U8","shape":[{whole}],"data_offsets":[0,{whole}]}},
+                "a/b/media_imgs_sizes":{{"dtype":"I32","shape":[{},2],"data_offsets":[{whole},{}]}},
+                "__metadata__":{{"format":"pt","more":[1]}}}}"#,
+            sizes / 8,
+            whole + sizes,
+        );
+        let (tensors, sources) = load(&header, whole + sizes, "a/b");
+        let bytes = |tensor: &MediaTensor| -> Vec<u64> {
+            tensor.pieces().iter().map(|piece| piece.bytes).collect()
+        };
+        let fields: Vec<&str> = tensors.iter().map(|tensor| tensor.field.as_str()).collect();
+        assert_eq!(fields, ["media_imgs", "media_imgs_sizes"]);
+        assert_eq!(bytes(&tensors[0]), [PIECE_BYTES, PIECE_BYTES, 8]);
+        assert_eq!(bytes(&tensors[1]), [sizes]);
+        // All zeros: equal pieces are one.
+        let [first, second, _] = tensors[0].pieces() else { panic!() };
+        assert_eq!(first, second);
+        assert!(!sources.is_empty());
+    }
+
+    #[test]
+    fn tensors_of_no_call_are_listed_up_to_a_limit() {
+        let many = LISTED + 3;
+        let entries: Vec<String> = (0..many)
+            .map(|n| format!(r#""c{n}/x":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}"#))
+            .collect();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let found = sidecar(&file, &format!("{{{}}}", entries.join(",")), 0);
+        let mut quarantine = Quarantine::default();
+        let sidecars = Sidecars::read([&found].into_iter(), &mut quarantine).unwrap();
+        sidecars.orphans(&mut quarantine);
+        let entries = quarantine.into_sorted();
+        assert_eq!(entries.len(), LISTED + 1);
+        let full = entries.iter().find(|entry| entry.code == Code::QuarantineFull).unwrap();
+        assert_eq!(full.message, "3 more tensors belong to no call");
+        let orphans = entries.iter().filter(|entry| entry.code == Code::OrphanTensor);
+        assert!(orphans.clone().count() == LISTED && orphans.clone().all(|o| o.call_id.is_some()));
+    }
+
+    #[test]
+    fn images_end_where_sizes_and_frames_say_or_nowhere() {
+        let imgs = Entry {
+            file: 0,
+            field: IMGS.into(),
+            dtype: Dtype::F16,
+            shape: Box::new([14, 12]),
+            start: 0,
+            bytes: 14 * 24,
+        };
+        let ints = |field: &str, values: &[i32]| MediaTensor {
+            field: field.to_owned(),
+            dtype: Dtype::I32,
+            shape: vec![values.len() as u64],
+            content: TensorContent::Inline(values.iter().flat_map(|n| n.to_le_bytes()).collect()),
+        };
+        let cuts = |sizes: &[i32], frames: Option<&[i32]>| {
+            let mut inline = vec![ints(SIZES, sizes)];
+            inline.extend(frames.map(|frames| ints(FRAMES, frames)));
+            images(&imgs, &inline)
+        };
+        assert_eq!(cuts(&[4, 4, 4, 10], None), Some(vec![4 * 24, 10 * 24]));
+        assert_eq!(cuts(&[4, 4, 2, 4], Some(&[3, 1])), Some(vec![12 * 24, 2 * 24]));
+        for (sizes, frames) in [
+            (&[4, 4, 4, 8][..], None),
+            (&[4, 4, 4, 12], None),
+            (&[4, 4, 4], None),
+            (&[4, 7, 4, 4], None),
+            (&[-4, -4, 4, 10], None),
+            (&[0, 4, 4, 14], None),
+            (&[4, 14], Some(&[1, 1][..])),
+            (&[4, 14], Some(&[0])),
+            (&[i32::MAX - 1, i32::MAX - 1], Some(&[i32::MAX])),
+        ] {
+            assert_eq!(cuts(sizes, frames), None, "{sizes:?} {frames:?}");
+        }
+        assert_eq!(images(&imgs, &[]), None);
+        let odd = Entry { shape: Box::new([14, 13]), ..imgs.clone() };
+        assert_eq!(images(&odd, &[ints(SIZES, &[4, 14])]), None);
+    }
+}

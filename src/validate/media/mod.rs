@@ -17,7 +17,7 @@ use call::{Fault, Media};
 /// Retained occurrences up to which every prefix digest is recomputed. Each covers all of them,
 /// so checking every one is quadratic in the length of a chain; beyond, the last call of each
 /// chain that brings media stands for it, unless all are asked for.
-const RETAINED_ALWAYS: usize = 1024;
+const RETAINED_ALWAYS: usize = if cfg!(test) { 32 } else { 1024 };
 
 /// What is wrong with the media of one call.
 #[derive(Clone, Debug, PartialEq)]
@@ -252,5 +252,132 @@ impl Rollout<'_, '_> {
                 self.faults[i] = Some(Fault { code, field: GEOMETRY, message });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::archive::{Dtype, MediaFlags, MediaTensor, Mode, Origin, Piece, TensorContent};
+    use crate::id::Digest32;
+    use crate::wire::media::{SIZES, geometry, metadata_digests};
+
+    /// One image of a patch and a token per call, each call continuing the one before.
+    fn chain(length: u64) -> Vec<Call> {
+        let mut brought = Vec::new();
+        let mut calls = Vec::new();
+        for n in 0..length {
+            let offset = 2 * n;
+            let prefix = prefix_digest(brought.iter()).unwrap();
+            let extras = format!(
+                r#"{{"cc_image_geometry":{{"prefix_digest":"{prefix}","images":[
+                    {{"offset":{offset},"length":1,"height":2,"width":2,"token_id":9}}]}}}}"#
+            );
+            brought.extend(geometry(Some(&extras)).unwrap().unwrap().images);
+            let [metadata_digest, _] = metadata_digests(Some(&extras)).unwrap();
+            let tensor = |field: &str, dtype, shape: [u64; 2], content| MediaTensor {
+                field: field.to_owned(),
+                dtype,
+                shape: shape.to_vec(),
+                content,
+            };
+            let pixels = vec![Piece { digest: Digest32([0; 32]), bytes: 24 }];
+            let sizes = [2, 0, 0, 0].repeat(2);
+            calls.push(Call {
+                call_id: format!("c{n}").into(),
+                capture_key: "s".into(),
+                source_capture_key: None,
+                parent_call_id: n.checked_sub(1).map(|n| format!("c{n}").into()),
+                mode: if n == 0 { Mode::Text } else { Mode::TokenIn },
+                prev_len: offset,
+                delta_len: 2,
+                cum_len: offset + 2,
+                weight_version: None,
+                token_ids: vec![9, 5],
+                carry_len: 1,
+                generation_logprobs: vec![-1.0],
+                raw_columns: None,
+                commitment: None,
+                entry_digest: None,
+                media: Some(MediaFlags { present: true, has_frames: false, metadata_digest }),
+                tensors: vec![
+                    tensor(IMGS, Dtype::F16, [1, 12], TensorContent::Pieces(pixels)),
+                    tensor(SIZES, Dtype::I32, [1, 2], TensorContent::Inline(sizes)),
+                ],
+                extras: Some(extras),
+                origin: Origin::default(),
+            });
+        }
+        calls
+    }
+
+    /// The chain, of which some calls say something else of what came before.
+    fn wrong(calls: &[Call], numbers: &[u64]) -> Vec<Call> {
+        let mut calls = calls.to_vec();
+        for &n in numbers {
+            let call = &mut calls[n as usize];
+            let extras = call.extras.as_deref().unwrap();
+            let said = geometry(Some(extras)).unwrap().unwrap().prefix_digest.to_string();
+            let extras = extras.replace(&said, &"7".repeat(64));
+            let [metadata_digest, _] = metadata_digests(Some(&extras)).unwrap();
+            call.extras = Some(extras);
+            call.media = Some(MediaFlags { metadata_digest, ..call.media.unwrap() });
+        }
+        calls
+    }
+
+    /// Calls in any order, and what is found, by number of call.
+    fn found(calls: &[Call], cumulative: Cumulative) -> Vec<(usize, Code)> {
+        let mut shuffled: Vec<&Call> = calls.iter().collect();
+        shuffled.sort_by_key(|call| blake3::hash(call.call_id.as_str().as_bytes()).to_hex());
+        let mut found: Vec<(usize, Code)> = check(&shuffled, cumulative)
+            .into_iter()
+            .map(|problem| {
+                let number = calls.iter().position(|call| std::ptr::eq(call, problem.call));
+                (number.unwrap(), problem.code)
+            })
+            .collect();
+        found.sort_unstable();
+        found
+    }
+
+    #[test]
+    fn every_prefix_digest_of_a_chain_is_checked_and_the_last_of_a_long_one() {
+        use Cumulative::{All, Endpoints};
+        const LAST: u64 = RETAINED_ALWAYS as u64 + 3;
+        let calls = chain(LAST + 1);
+        let only = |n: u64| vec![(n as usize, Code::MediaPrefixMismatch)];
+        assert_eq!(found(&calls, All), []);
+        // Below a wrong call nothing more is said.
+        assert_eq!(found(&wrong(&calls, &[3, 9, LAST]), All), only(3));
+        for (n, endpoints) in [(LAST - 1, vec![]), (LAST, only(LAST)), (LAST - 3, only(LAST - 3))] {
+            let calls = wrong(&calls, &[n]);
+            assert_eq!((found(&calls, Endpoints), found(&calls, All)), (endpoints, only(n)), "{n}");
+        }
+    }
+
+    #[test]
+    fn a_call_without_its_parent_is_checked_by_itself() {
+        let mut calls = wrong(&chain(4), &[3]);
+        assert_eq!(found(&calls[1..], Cumulative::All), []);
+        calls[2].token_ids[0] = 8;
+        assert_eq!(found(&calls, Cumulative::All), [(2, Code::MediaTokenMismatch)]);
+    }
+
+    #[test]
+    fn numbers_at_the_end_of_their_range_are_faults() {
+        let mut calls = chain(1);
+        for carry_len in [1, 2] {
+            let call = &mut calls[0];
+            (call.prev_len, call.cum_len, call.carry_len) = (u64::MAX - 1, u64::MAX, carry_len);
+            let wrong = found(&calls, Cumulative::All);
+            assert_eq!(wrong, [(0, Code::MediaSpanOutsidePrompt)]);
+        }
+        let mut text = chain(1).remove(0);
+        (text.extras, text.media, text.tensors) = (None, None, Vec::new());
+        (text.call_id, text.carry_len) = ("t".into(), 2);
+        (text.prev_len, text.cum_len, text.token_ids) = (u64::MAX - 1, u64::MAX, vec![5, 9]);
+        let calls = [chain(1).remove(0), text];
+        assert_eq!(found(&calls, Cumulative::All), [(1, Code::MediaUncovered)]);
     }
 }
