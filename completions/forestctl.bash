@@ -569,7 +569,7 @@ _forestctl() {
             return 0
             ;;
         forestctl__subcmd__validate)
-            opts="-j -q -v -h -V --fail-on --cumulative --format --color --jobs --quiet --verbose --help --version"
+            opts="-j -q -v -h -V --fail-on --cumulative --read-data --format --color --jobs --quiet --verbose --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -581,6 +581,10 @@ _forestctl() {
                     ;;
                 --cumulative)
                     COMPREPLY=($(compgen -W "endpoints all" -- "${cur}"))
+                    return 0
+                    ;;
+                --read-data)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --format)

@@ -63,6 +63,7 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -l fail-on
 warning\t'Whatever masks, too'"
 complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -l cumulative -d 'Calls whose cumulative hash is computed again; all is quadratic in the length of a chain' -r -f -a "endpoints\t'Scored calls and calls without a child'
 all\t'Every call'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -l read-data -d 'Read tensor data, too: all, one share of several (2/5), or a percentage (2.5%)' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -l format -d 'How results are printed on stdout: human, json, jsonl, or csv' -r -f -a "human\t'For reading; not stable'
 json\t'One versioned JSON document'
 jsonl\t'One JSON object per item and line'

@@ -72,6 +72,7 @@ _arguments "${_arguments_options[@]}" : \
 warning\:"Whatever masks, too"))' \
 '--cumulative=[Calls whose cumulative hash is computed again; all is quadratic in the length of a chain]:CALLS:((endpoints\:"Scored calls and calls without a child"
 all\:"Every call"))' \
+'--read-data=[Read tensor data, too\: all, one share of several (2/5), or a percentage (2.5%)]::SHARE:_default' \
 '--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
 json\:"One versioned JSON document"
 jsonl\:"One JSON object per item and line"

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use indicatif::HumanBytes;
 
 use super::Exit;
 use super::ui::{Format, Tone, Ui, thousands};
@@ -12,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::finding::{Finding, Location, Severity};
 use crate::id::{CaptureKey, RolloutId};
 use crate::report::{self, FindingsDocument};
+use crate::validate::read_data::{ReadData, Stored};
 use crate::validate::{self, Cumulative, Options, Validation};
 
 const EXAMPLES: &str = concat!(
@@ -20,6 +22,7 @@ Examples:
   forestctl validate run.forest
   forestctl validate run.forest --fail-on warning
   forestctl validate run.forest --cumulative all --format json
+  forestctl validate run.forest --read-data=1/7
 
 ",
     exit_status!()
@@ -41,6 +44,10 @@ pub struct ValidateArgs {
     /// Calls whose cumulative hash is computed again; all is quadratic in the length of a chain
     #[arg(long, value_enum, default_value_t, value_name = "CALLS")]
     pub cumulative: Cumulative,
+    /// Read tensor data, too: all, one share of several (2/5), or a percentage (2.5%)
+    #[arg(long, value_name = "SHARE", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "100%")]
+    pub read_data: Option<ReadData>,
 }
 
 /// Threshold of the exit code.
@@ -62,6 +69,7 @@ impl ValidateArgs {
         let options = Options { cumulative: self.cumulative };
         let mut checked = report::Checked::default();
         let mut owners = BTreeMap::new();
+        let stored = Stored::new(&archive);
         let quarantine = archive.quarantine()?;
         let quarantined_at = findings.len();
         for part in 0..archive.part_count() {
@@ -74,9 +82,18 @@ impl ValidateArgs {
             checked += found.checked;
             tracing::info!(findings = found.findings.len(), "part {part} is checked");
             findings.extend(found.findings);
+            findings.extend(stored.check(&groups));
             bar.inc(1);
         }
         bar.finish_and_clear();
+        if let Some(share) = self.read_data {
+            let reading = ui.spinner("reading tensor data");
+            let read = stored.read(&archive, share, |finding| findings.push(finding))?;
+            reading.finish_and_clear();
+            let (pieces, bytes) = (thousands(read.pieces), HumanBytes(read.bytes));
+            let s = if read.pieces == 1 { "" } else { "s" };
+            ui.say(format!("{pieces} piece{s} of tensor data read, {bytes}"));
+        }
         let lost = quarantine.iter().map(|entry| quarantined(entry, &owners));
         findings.splice(quarantined_at..quarantined_at, lost);
         if checked.rollouts == 0 && findings.is_empty() {

@@ -320,6 +320,41 @@ fn a_flipped_pixel_is_found_when_data_are_read() {
 }
 
 #[test]
+fn the_command_reads_data_when_asked() {
+    let mut ingested = read("capture");
+    ingested.groups.retain(|group| group.group_id.as_str() == "rewrite_to_b");
+    let written = Written::new(&ingested);
+    let run = |args: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_forestctl"));
+        let output = command.arg("validate").arg(&written.path).args(args).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (code, _, said) = run(&["--read-data"]);
+    assert_eq!((code, said.as_str()), (Some(0), "2 pieces of tensor data read, 768 B\n"));
+    assert!(run(&["--read-data=1%"]).2.starts_with("1 piece of tensor data read"));
+    for wrong in ["--read-data=3/2", "--read-data=0%", "--read-data=all"] {
+        assert_eq!(run(&[wrong]).0, Some(2), "{wrong}");
+    }
+    let data = written.pieces().swap_remove(1).1.unwrap();
+    let file = written.media_file();
+    let mut bytes = fs::read(&file).unwrap();
+    let at = bytes.windows(16).position(|window| window == &data[100..116]).unwrap();
+    bytes[at] ^= 1;
+    fs::write(&file, &bytes).unwrap();
+    assert_eq!(run(&[]).0, Some(0));
+    let (code, found, _) = run(&["--read-data=100%", "--format", "jsonl"]);
+    let found: Vec<Value> = found.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let calls: Vec<&str> = found.iter().map(|f| f["call_id"].as_str().unwrap()).collect();
+    assert_eq!((code, calls), (Some(1), vec!["rewrite_to_b.c2", "rewrite_to_b.c3"]));
+    assert!(found.iter().all(|finding| finding["code"] == "corrupt_tensor"));
+    fs::remove_file(&file).unwrap();
+    let (code, found, _) = run(&["--format", "csv"]);
+    assert_eq!(code, Some(1));
+    assert!(found.contains("corrupt_file") && found.contains("missing_tensor"), "{found}");
+}
+
+#[test]
 fn any_flipped_byte_of_tensor_data_is_found_or_changes_nothing() {
     let mut ingested = read("capture");
     ingested.groups.retain(|g| ["rewrite_to_a_and_b", "video"].contains(&g.group_id.as_str()));
