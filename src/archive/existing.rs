@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use super::content::{self, Known};
 use super::journal::Written;
-use super::manifest::{Counts, TABLES, part_path};
+use super::manifest::{Counts, FileEntry, TABLES, part_path};
 use super::write::Summary;
 use super::{Archive, Group, Quarantined, SourceFile};
 use crate::error::{Error, Result};
-use crate::id::{GroupId, RolloutId};
+use crate::finding::Code;
+use crate::id::{Digest32, GroupId, RolloutId};
 
 /// An open archive, and who is in it.
 #[derive(Debug)]
@@ -138,6 +139,27 @@ impl Existing {
             });
         }
         Ok(kept)
+    }
+
+    /// How many media files there are, and what they hold.
+    pub fn media(&self) -> Result<(u64, BTreeSet<Digest32>)> {
+        let (mut files, mut stored) = (0, BTreeSet::new());
+        for file in self.archive.media_files() {
+            let pieces = self.archive.read_piece_index(file).map_err(|what| {
+                let archive = self.archive.dir().display();
+                Error::format(format!("{archive} is damaged: {}: {what}", file.path))
+                    .help(Code::CorruptFile.help())
+            })?;
+            stored.extend(pieces.iter().map(|piece| piece.digest));
+            files += 1;
+        }
+        Ok((files, stored))
+    }
+
+    /// Takes the media files over.
+    pub fn kept_media(&self, dir: &Path) -> Result<Vec<FileEntry>> {
+        let files = self.archive.media_files();
+        files.map(|file| self.link(dir, &file.path).map(|()| file.clone())).collect()
     }
 
     /// Takes one file over: by a link where the file system has them.

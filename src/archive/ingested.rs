@@ -109,7 +109,7 @@ pub enum SourceForm {
     Trace,
     /// Media flags of calls.
     Media,
-    /// Media tensors, which this version does not read.
+    /// Media tensors of calls.
     MediaTensors,
     /// Lines of several kinds, each with its `kind`.
     Stream,

@@ -11,10 +11,11 @@ use std::sync::Arc;
 
 pub use safetensors::Dtype;
 
+use super::Group;
 use crate::error::{Error, Result};
 use crate::id::Digest32;
 
-/// Largest piece of a tensor, unless one row of it is larger.
+/// Largest piece of a tensor.
 pub const PIECE_BYTES: u64 = 8 << 20;
 
 /// One tensor of a call's new media.
@@ -122,6 +123,14 @@ impl PieceSources {
         for (digest, source) in other.0 {
             self.insert(digest, source);
         }
+    }
+
+    /// What is known of the pieces that a group refers to.
+    pub fn of(&self, group: &Group) -> Self {
+        let calls = group.rollouts.iter().flat_map(|rollout| &rollout.calls);
+        let pieces = calls.flat_map(|call| &call.tensors).flat_map(MediaTensor::pieces);
+        let known = pieces.filter_map(|p| Some((p.digest, self.0.get(&p.digest)?.clone())));
+        Self(known.collect())
     }
 
     /// Whether nothing is known.

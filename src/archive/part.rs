@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
+use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
 use parquet::arrow::ArrowWriter;
@@ -13,10 +14,11 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 use serde::Serialize;
 
-use super::Group;
 use super::content::Known;
 use super::manifest::{FileEntry, part_path};
+use super::pieces::{MEDIA, batches, schema};
 use super::table::{self, Owner, calls, ledger, origins, rollouts};
+use super::{Group, Piece, PieceSources};
 use crate::error::{Error, Result};
 use crate::id::Digest32;
 
@@ -67,6 +69,17 @@ pub(super) fn write(
     Ok(files)
 }
 
+/// Writes tensor data as media file `number`.
+pub(super) fn write_media(
+    dir: &Path,
+    number: u64,
+    pieces: &[Piece],
+    sources: &PieceSources,
+) -> Result<FileEntry> {
+    let path = part_path(MEDIA, number);
+    write_batches(dir, &path, schema()?, pieces.len(), batches(pieces, sources))
+}
+
 /// Writes one table, a row group per chunk of rows.
 fn write_table<T>(
     dir: &Path,
@@ -75,7 +88,21 @@ fn write_table<T>(
     size: impl Fn(&T) -> usize,
     encode: impl Fn(&[T]) -> Result<RecordBatch, ArrowError>,
 ) -> Result<FileEntry> {
-    let whole = dir.join(&path);
+    let failed = |e| Error::format(format!("cannot write {path}")).because(e);
+    let schema = encode(&[]).map_err(failed)?.schema();
+    let batches = table::chunks(rows, size).map(|chunk| encode(chunk).map_err(failed));
+    write_batches(dir, &path, schema, rows.len(), batches)
+}
+
+/// Writes each batch as a row group.
+fn write_batches(
+    dir: &Path,
+    path: &str,
+    schema: SchemaRef,
+    rows: usize,
+    batches: impl Iterator<Item = Result<RecordBatch>>,
+) -> Result<FileEntry> {
+    let whole = dir.join(path);
     let failed =
         |e: ParquetError| Error::format(format!("cannot write {}", whole.display())).because(e);
     if let Some(folder) = whole.parent() {
@@ -83,14 +110,12 @@ fn write_table<T>(
     }
     let file = File::create(&whole).map_err(|e| Error::io("cannot create", &whole, e))?;
     let mut sink = Hashing::new(BufWriter::new(file));
-    let schema = encode(&[]).map_err(|e| failed(e.into()))?.schema();
     let mut writer = ArrowWriter::try_new(&mut sink, schema, Some(properties())).map_err(failed)?;
-    for chunk in table::chunks(rows, size) {
-        let batch = encode(chunk).map_err(|e| failed(e.into()))?;
-        writer.write(&batch).and_then(|()| writer.flush()).map_err(failed)?;
+    for batch in batches {
+        writer.write(&batch?).and_then(|()| writer.flush()).map_err(failed)?;
     }
     writer.close().map_err(failed)?;
-    sink.entry(path, rows.len() as u64).map_err(|e| Error::io("cannot write", &whole, e))
+    sink.entry(path.to_owned(), rows as u64).map_err(|e| Error::io("cannot write", &whole, e))
 }
 
 /// Depends on nothing but this version of the code.
@@ -101,7 +126,9 @@ fn properties() -> WriterProperties {
         .set_created_by(concat!("forestctl ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .set_max_row_group_row_count(None)
-        .set_statistics_enabled(EnabledStatistics::Chunk);
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_column_dictionary_enabled(ColumnPath::from("data"), false)
+        .set_column_statistics_enabled(ColumnPath::from("data"), EnabledStatistics::None);
     for column in plain {
         properties = properties.set_column_dictionary_enabled(ColumnPath::from(column), false);
     }

@@ -12,7 +12,8 @@ use super::content::{self, Known};
 use super::existing::Existing;
 use super::journal::{Journal, Written};
 use super::manifest::{Counts, FileEntry, FormatVersion, MANIFEST, Manifest, PartCounts, Tool};
-use super::{Group, Ingested, PieceSources, Quarantined, SourceFile, part};
+use super::pieces::{self, is_media};
+use super::{Group, Ingested, Piece, PieceSources, Quarantined, SourceFile, part};
 use crate::error::{Error, Result};
 use crate::id::{Digest32, GroupId};
 use crate::output::{AtomicDir, Lock};
@@ -60,6 +61,10 @@ pub struct Writer {
     scratch: PathBuf,
     /// Number of the next new part.
     next: u64,
+    /// Number of the next media file.
+    next_media: u64,
+    /// Tensor data that is on disk, or is going to be with the parts that are full.
+    stored: BTreeSet<Digest32>,
     /// Parts that are on disk.
     written: Vec<Written>,
     /// Held until everything else is gone.
@@ -86,6 +91,9 @@ struct Open {
 struct Sealed {
     number: u64,
     groups: Vec<Group>,
+    /// Number of its media file, and what goes into it.
+    media: Option<(u64, Vec<Piece>)>,
+    sources: PieceSources,
     end: usize,
     remarked: Vec<usize>,
     added: u64,
@@ -134,6 +142,10 @@ impl Writer {
         let _ = fs::remove_dir_all(&scratch);
         fs::create_dir(&scratch).map_err(|e| Error::io("cannot create", &scratch, e))?;
         let next = existing.as_ref().map_or(0, Existing::part_count);
+        let (next_media, stored) = match &existing {
+            Some(existing) => existing.media()?,
+            None => (0, BTreeSet::new()),
+        };
         Ok(Self {
             draft,
             existing,
@@ -142,6 +154,8 @@ impl Writer {
             full: Vec::new(),
             scratch,
             next,
+            next_media,
+            stored,
             written: Vec::new(),
             lock,
         })
@@ -173,6 +187,12 @@ impl Writer {
             done.groups = part.end;
             done.remarked.extend(part.remarked.iter().copied());
             self.next = self.next.max(part.number + 1);
+            for file in part.files.iter().filter(|file| is_media(&file.path)) {
+                let lost = |e: String| Error::format(format!("{}: {e}", file.path));
+                let pieces = pieces::index(self.draft.path(), file).map_err(lost)?;
+                self.stored.extend(pieces.iter().map(|piece| piece.digest));
+                self.next_media += 1;
+            }
         }
         if !written.is_empty() {
             self.draft.survive_interrupts();
@@ -215,13 +235,19 @@ impl Writer {
 
     /// Closes the part that is being filled.
     fn seal(&mut self) -> Result<()> {
-        let Open { old, mut groups, end, remarked, added, .. } = std::mem::take(&mut self.open);
+        let Open { old, mut groups, pieces: sources, end, remarked, added, .. } =
+            std::mem::take(&mut self.open);
         self.open.end = end;
         if groups.is_empty() {
             // Its remarks belong to the next part that is written.
             self.open.remarked = remarked;
             return Ok(());
         }
+        let pieces = pieces::new_pieces(&groups, &mut self.stored);
+        let media = (!pieces.is_empty()).then(|| {
+            self.next_media += 1;
+            (self.next_media - 1, pieces)
+        });
         let number = match (old, &self.existing) {
             (Some(number), Some(existing)) => {
                 groups = existing.merged(number, groups)?;
@@ -232,7 +258,7 @@ impl Writer {
                 self.next - 1
             }
         };
-        self.full.push(Sealed { number, groups, end, remarked, added });
+        self.full.push(Sealed { number, groups, media, sources, end, remarked, added });
         match self.full.len() < rayon::current_num_threads().min(PARTS_AT_A_TIME) {
             true => Ok(()),
             false => self.flush(),
@@ -244,12 +270,15 @@ impl Writer {
         let dir = self.draft.path();
         let written: Vec<_> = std::mem::take(&mut self.full)
             .into_par_iter()
-            .map(|Sealed { number, groups, end, remarked, added }| {
+            .map(|Sealed { number, groups, media, sources, end, remarked, added }| {
                 let known: Vec<Known> = groups
                     .par_iter()
                     .flat_map_iter(|group| group.rollouts.iter().map(|r| Known::of(group, r)))
                     .collect();
-                let files = part::write(dir, number, &groups, &known)?;
+                let mut files = part::write(dir, number, &groups, &known)?;
+                if let Some((number, pieces)) = media {
+                    files.push(part::write_media(dir, number, &pieces, &sources)?);
+                }
                 let counts = PartCounts::of(&groups);
                 Ok(Written { number, end, remarked, added, counts, files, known })
             })
@@ -297,6 +326,9 @@ impl Writer {
             }
         }
         let mut files = vec![part::write_lines(dir, QUARANTINE, &quarantine)?];
+        if let Some(existing) = &existing {
+            files.extend(existing.kept_media(dir)?);
+        }
         let (mut counts, mut known) = (Vec::new(), Vec::new());
         for part in parts.into_values() {
             counts.push(part.counts);
@@ -364,7 +396,7 @@ pub fn write(target: &Path, force: bool, ingested: &Ingested) -> Result<Summary>
     let rank = |group: &Group| known.get(&group.group_id).copied().unwrap_or(u64::MAX);
     groups.sort_by_key(|group| (rank(group), &group.group_id));
     for (index, group) in groups.into_iter().enumerate() {
-        let (group, pieces) = (group.clone(), ingested.pieces.clone());
+        let (group, pieces) = (group.clone(), ingested.pieces.of(group));
         writer.push(Pushed { index, group, pieces, remarked: false })?;
     }
     writer.finish(ingested.quarantine.clone(), ingested.sources.clone())

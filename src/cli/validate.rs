@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use indicatif::HumanBytes;
 
 use super::Exit;
 use super::levels::LevelArgs;
@@ -13,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::finding::{Finding, Severity};
 use crate::report::{self, FindingsDocument, FindingsLine, Outcome, Summary, Tally};
 use crate::select::PolicyName;
+use crate::validate::read_data::{Amount, ReadData};
 use crate::validate::{self, Cumulative, Options, Settings};
 
 const EXAMPLES: &str = concat!(
@@ -23,6 +25,7 @@ Examples:
   forestctl validate run.forest --report junit=junit.xml --report sarif=forest.sarif
   forestctl validate run.forest --report github --allow positive_logprob,clamped_logprob
   forestctl validate run.forest --cumulative all --format jsonl
+  forestctl validate run.forest --read-data=1/7
 
 ",
     exit_status!()
@@ -43,6 +46,10 @@ pub struct ValidateArgs {
     /// Calls whose cumulative hash is computed again; all is quadratic in the length of a chain
     #[arg(long, value_enum, default_value_t, value_name = "CALLS")]
     pub cumulative: Cumulative,
+    /// Read tensor data, too: all, one share of several (2/5), or a percentage (2.5%)
+    #[arg(long, value_name = "SHARE", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "100%")]
+    pub read_data: Option<ReadData>,
     /// Select by this policy too, and report why rollouts are masked and groups dropped
     #[arg(long, value_enum, value_name = "POLICY")]
     policy: Option<PolicyName>,
@@ -98,10 +105,12 @@ impl ValidateArgs {
             options: Options { cumulative: self.cumulative },
             policy: self.policy,
             assume_complete: self.assume_complete,
+            read_data: self.read_data,
         };
         let streamed = ui.format == Format::Jsonl;
         let (mut findings, mut rollouts) = (Vec::new(), Vec::new());
         let (mut summary, mut unread) = (Summary::default(), Vec::new());
+        let mut data = Amount::default();
         let total = (0..archive.part_count()).map(|part| archive.part_bytes(part)).sum();
         let bar = ui.progress_of_bytes("validate", total);
         validate::archive(&archive, &settings, |piece| {
@@ -110,6 +119,8 @@ impl ValidateArgs {
             let reported: Vec<Finding> = reported.collect();
             summary.add(piece.checked, piece.selected);
             unread.extend(piece.unread);
+            data.pieces += piece.data.pieces;
+            data.bytes += piece.data.bytes;
             if streamed {
                 let lines = reported.iter().map(FindingsLine::Finding);
                 bar.suspend(|| ui.jsonl_all(lines))?;
@@ -122,6 +133,11 @@ impl ValidateArgs {
             Ok(())
         })?;
         bar.finish_and_clear();
+        if self.read_data.is_some() {
+            let (pieces, bytes) = (thousands(data.pieces), HumanBytes(data.bytes));
+            let s = if data.pieces == 1 { "" } else { "s" };
+            ui.say(format!("{pieces} piece{s} of tensor data read, {bytes}"));
+        }
         let nothing = summary.checked.rollouts == 0 && summary.found == Tally::default();
         if nothing && unread.is_empty() {
             let archive = self.archive.display();

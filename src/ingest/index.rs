@@ -17,7 +17,6 @@ use super::texts::{LineRef, Texts};
 use super::{Progress, lineage, lines, recovery, trace};
 use crate::archive::{Origin, SourceForm};
 use crate::error::{Error, Result};
-use crate::finding::{Code, Finding, Location};
 use crate::id::{CaptureKey, Digest32};
 use crate::wire::TokenEntry;
 
@@ -26,7 +25,6 @@ use crate::wire::TokenEntry;
 pub(super) struct Index {
     pub scopes: BTreeMap<CaptureKey, ScopeIndex>,
     pub rollouts: Vec<RolloutIndex>,
-    pub findings: Vec<Finding>,
     /// BLAKE3 of the sources that were read whole.
     pub hashes: BTreeMap<u32, Digest32>,
 }
@@ -157,11 +155,6 @@ pub(super) fn index(
                 progress(file.bytes);
             }
             SourceForm::Recovery => quarantine.file(&file.name, recovery::refusal(file)?),
-            SourceForm::MediaTensors => {
-                let location = Location { file: Some(file.name.clone()), ..Location::default() };
-                let message = format!("{} is left out", file.name);
-                index.findings.push(Finding::new(Code::MediaNotRead, message).at(location));
-            }
             _ => {}
         }
     }

@@ -18,6 +18,7 @@ mod scan;
 mod scope;
 mod served;
 mod staged;
+mod tensors;
 mod texts;
 mod trace;
 
@@ -31,6 +32,7 @@ use rayon::prelude::*;
 use detect::Found;
 use plan::PlannedGroup;
 use quarantine::Quarantine;
+use tensors::Sidecars;
 use texts::Texts;
 
 pub use lines::MAX_LINE;
@@ -53,6 +55,7 @@ const BATCH: u64 = 16 << 20;
 pub struct Sources {
     texts: Texts,
     groups: Vec<PlannedGroup>,
+    sidecars: Sidecars,
     findings: Vec<Finding>,
     quarantine: Quarantine,
     hashes: BTreeMap<u32, Digest32>,
@@ -88,12 +91,14 @@ impl Sources {
         let mut texts = Texts::new(found, scratch)?;
         let mut quarantine = Quarantine::default();
         let mut index = index::index(&mut texts, &mut quarantine, progress)?;
+        let sidecars = texts.sources().filter(|file| file.form == SourceForm::MediaTensors);
+        let sidecars = Sidecars::read(sidecars, &mut quarantine)?;
         let hashes = std::mem::take(&mut index.hashes);
         let (groups, findings) = plan::groups(index, &texts, &mut quarantine)?;
         if groups.is_empty() && quarantine.is_empty() {
             return Err(nothing(texts.sources()));
         }
-        Ok(Self { texts, groups, findings, quarantine, hashes })
+        Ok(Self { texts, groups, sidecars, findings, quarantine, hashes })
     }
 
     /// Bytes that the second pass reads, about.
@@ -140,26 +145,28 @@ impl Sources {
         let wanted = |(index, group): &(usize, PlannedGroup)| {
             let wanted = *index >= done.groups || done.remarked.contains(index);
             if !wanted {
+                self.sidecars.pass_over(group.calls());
                 progress(group.weight());
             }
             wanted
         };
         let batches = batches(groups.into_iter().enumerate().filter(wanted));
-        let texts = &self.texts;
+        let (texts, sidecars) = (&self.texts, &self.sidecars);
         let quarantine = &mut self.quarantine;
         let assemble = |batch: usize| -> Result<Vec<_>> {
             let batch = batches[batch].lock().unwrap_or_else(PoisonError::into_inner).take();
             let assemble = |(index, group): (usize, PlannedGroup)| {
                 let weight = group.weight();
-                let assembled = assemble::group(group, texts)?;
+                let mut assembled = assemble::group(group, texts)?;
+                let pieces = sidecars.attach(&mut assembled.group)?;
                 progress(weight);
-                Ok((index, assembled))
+                Ok((index, assembled, pieces))
             };
             batch.unwrap_or_default().into_par_iter().map(assemble).collect()
         };
         let ahead = rayon::current_num_threads() + 1;
         in_order(batches.len(), ahead, assemble, |_, assembled| -> Result<()> {
-            for (index, read) in assembled? {
+            for (index, read, pieces) in assembled? {
                 let remarked = !read.findings.is_empty() || !read.quarantine.is_empty();
                 quarantine.extend(read.quarantine);
                 findings.extend(read.findings);
@@ -169,7 +176,6 @@ impl Sources {
                         || rollout.ledger.receipt.is_some()
                 });
                 if index >= done.groups {
-                    let pieces = PieceSources::default();
                     sink(Pushed { index, group: read.group, pieces, remarked })?;
                 }
             }
@@ -178,6 +184,7 @@ impl Sources {
         if !captured && self.quarantine.is_empty() {
             return Err(nothing(self.texts.sources()));
         }
+        self.sidecars.orphans(&mut self.quarantine);
         let sources = self.files()?;
         Ok(Remarks { findings, quarantine: self.quarantine.into_sorted(), sources })
     }
@@ -187,10 +194,7 @@ impl Sources {
         let found: Vec<Found> = self.texts.sources().cloned().collect();
         let missing: Vec<(u32, &Found)> = (0u32..)
             .zip(&found)
-            .filter(|(at, file)| {
-                let unread = matches!(file.form, SourceForm::Ignored | SourceForm::MediaTensors);
-                !unread && !self.hashes.contains_key(at)
-            })
+            .filter(|(at, file)| file.form != SourceForm::Ignored && !self.hashes.contains_key(at))
             .collect();
         let hashed: Vec<_> = missing
             .into_par_iter()

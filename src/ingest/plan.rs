@@ -42,6 +42,12 @@ pub(super) struct PlannedRollout {
 }
 
 impl PlannedGroup {
+    /// The staged calls of it.
+    pub fn calls(&self) -> impl Iterator<Item = CallHash> {
+        let scopes = self.rollouts.iter().filter_map(|rollout| rollout.scope.as_ref());
+        scopes.flat_map(|scope| &scope.records).map(|(call, _)| *call)
+    }
+
     /// Bytes that have to be read for it, about.
     pub fn weight(&self) -> u64 {
         let weight = |rollout: &PlannedRollout| {
@@ -80,7 +86,7 @@ pub(super) fn groups(
     texts: &Texts,
     quarantine: &mut Quarantine,
 ) -> Result<(Vec<PlannedGroup>, Vec<Finding>)> {
-    let Index { mut scopes, rollouts: lines, findings, .. } = index;
+    let Index { mut scopes, rollouts: lines, .. } = index;
     for (key, scope) in &mut scopes {
         agree(key, scope, texts, quarantine)?;
     }
@@ -105,7 +111,7 @@ pub(super) fn groups(
         uncaptured,
         texts,
         quarantine,
-        findings,
+        findings: Vec::new(),
     };
     let (lines, anonymous): (Vec<_>, Vec<_>) =
         lines.into_iter().partition(|line| line.identity != Identity::Anonymous);

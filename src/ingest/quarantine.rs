@@ -13,7 +13,7 @@ use crate::id::{CallId, CaptureKey, RolloutId};
 use crate::wire::RecordError;
 
 /// Unreadable lines that are listed of one source; more are counted.
-const LISTED: usize = 10_000;
+pub(super) const LISTED: usize = 10_000;
 
 /// Why a line was not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]

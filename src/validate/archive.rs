@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::read_data::{Amount, ReadData, Stored};
 use super::{Options, invalid_rollouts, validate};
 use crate::archive::{Archive, Group, Quarantined};
 use crate::error::{Error, Kind, Result};
@@ -19,6 +20,8 @@ pub struct Settings {
     pub policy: Option<PolicyName>,
     /// Take sources of unknown completeness as complete.
     pub assume_complete: bool,
+    /// How much of the tensor data to read.
+    pub read_data: Option<ReadData>,
 }
 
 /// What was found in one piece of an archive.
@@ -34,6 +37,8 @@ pub struct Piece {
     pub rollouts: Vec<(GroupId, RolloutId)>,
     /// Size of the files that the piece was read from.
     pub bytes: u64,
+    /// How much tensor data was read.
+    pub data: Amount,
     /// Why the piece could not be read, with a finding that says so here or in the first piece.
     pub unread: Option<Error>,
     /// Rollouts whose scopes the quarantine names.
@@ -65,8 +70,9 @@ pub fn archive(
     let lost: BTreeSet<&CaptureKey> =
         quarantine.iter().filter_map(|entry| entry.capture_key.as_ref()).collect();
     let mut owners = BTreeMap::new();
+    let stored = Stored::new(archive);
     archive.each_part(
-        |groups| groups.map(|groups| part(&groups, settings, &lost)),
+        |groups| groups.map(|groups| part(&groups, settings, &stored, &lost)),
         |number, piece| {
             let mut piece = piece.or_else(|error| {
                 let mut findings = archive.check_part(number);
@@ -81,14 +87,25 @@ pub fn archive(
             take(piece)
         },
     )?;
+    if let Some(share) = settings.read_data {
+        let mut piece = Piece::default();
+        piece.data = stored.read(archive, share, |finding| piece.findings.push(finding))?;
+        take(piece)?;
+    }
     let findings = quarantine.iter().map(|entry| quarantined(entry, &owners)).collect();
     take(Piece { findings, ..Piece::default() })
 }
 
-fn part(groups: &[Group], settings: &Settings, lost: &BTreeSet<&CaptureKey>) -> Piece {
+fn part(
+    groups: &[Group],
+    settings: &Settings,
+    stored: &Stored,
+    lost: &BTreeSet<&CaptureKey>,
+) -> Piece {
     let validation = validate(groups, settings.options);
     let mut piece =
         Piece { findings: validation.findings, checked: validation.checked, ..Piece::default() };
+    piece.findings.extend(stored.check(groups));
     if let Some(policy) = settings.policy {
         let settings = SelectSettings {
             assume_complete: settings.assume_complete,

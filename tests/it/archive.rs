@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use forestctl::archive::{
     self, Archive, Call, CaptureFailure, Commitment, CommittedCall, Completeness, Completion,
-    Group, Ingested, Ledger, MediaFlags, Mode, Origin, OutputItem, Quarantined, RawColumns,
-    Rollout, SourceKind,
+    Dtype, Group, Ingested, Ledger, MediaFlags, MediaTensor, Mode, Origin, OutputItem, Quarantined,
+    RawColumns, Rollout, SourceKind, TensorContent,
 };
 use forestctl::error::Kind;
 use forestctl::finding::Code;
@@ -342,6 +342,23 @@ fn raw() -> impl Strategy<Value = RawColumns> {
     (column(), column()).prop_map(|(token_mask, logprobs)| RawColumns { token_mask, logprobs })
 }
 
+/// Any tensor, whether its type, shape and data go together or not.
+fn tensor() -> impl Strategy<Value = MediaTensor> {
+    let content = prop_oneof![
+        vec(any::<u8>(), 0..9).prop_map(TensorContent::Inline),
+        Just(TensorContent::Pieces(Vec::new())),
+    ];
+    let dtypes = [Dtype::BF16, Dtype::F32, Dtype::I32, Dtype::F4, Dtype::F8_E4M3FNUZ, Dtype::BOOL];
+    (text(), 0..dtypes.len(), vec(any::<u64>(), 0..4), content).prop_map(
+        move |(field, dtype, shape, content)| MediaTensor {
+            field,
+            dtype: dtypes[dtype],
+            shape,
+            content,
+        },
+    )
+}
+
 fn call() -> impl Strategy<Value = Call> {
     let ids = (text(), text(), option::of(text()), option::of(text()), any::<bool>());
     let lengths = (any::<[u64; 3]>(), option::of(any::<u64>()));
@@ -353,8 +370,13 @@ fn call() -> impl Strategy<Value = Call> {
             metadata_digest,
         },
     );
-    let proofs =
-        (option::of(commitment()), option::of(digest()), option::of(extras()), option::of(media));
+    let proofs = (
+        option::of(commitment()),
+        option::of(digest()),
+        option::of(extras()),
+        option::of(media),
+        vec(tensor(), 0..3),
+    );
     (ids, lengths, tokens, proofs, (text(), any::<u64>())).prop_map(
         |(ids, (lengths, weight_version), tokens, proofs, (file, line))| Call {
             call_id: ids.0.into(),
@@ -374,7 +396,7 @@ fn call() -> impl Strategy<Value = Call> {
             entry_digest: proofs.1,
             extras: proofs.2,
             media: proofs.3,
-            tensors: Vec::new(),
+            tensors: proofs.4,
             origin: Origin { file, line },
         },
     )

@@ -7,6 +7,7 @@ mod cli;
 mod closed_loop;
 mod generated;
 mod ingest;
+mod media;
 mod reports;
 mod rows;
 mod select;

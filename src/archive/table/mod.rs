@@ -3,6 +3,7 @@
 pub(super) mod calls;
 mod columns;
 pub(super) mod ledger;
+pub(super) mod media;
 pub(super) mod origins;
 pub(super) mod rollouts;
 

@@ -132,11 +132,8 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ),
     ("rule 20", "attack/words/rules.rs", "rule_20_ids_keys_and_digests_stay_as_they_were"),
     ("missing_completion", "validate.rs", "a_ledger_that_contradicts_itself_is_an_error"),
-    (
-        "media_not_read",
-        "ingest/staged.rs",
-        "what_is_no_capture_is_listed_and_nothing_at_all_is_an_error",
-    ),
+    ("malformed_sidecar", "media.rs", "sidecars_that_cannot_be_believed_are_set_aside_by_name"),
+    ("orphan_tensor", "media.rs", "sidecars_that_cannot_be_believed_are_set_aside_by_name"),
     ("completion_unrecorded", "attack/words/mod.rs", "what_is_right_has_no_findings_and_trains"),
 ];
 
