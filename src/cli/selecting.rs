@@ -45,6 +45,7 @@ impl SelectingArgs {
     ) -> Result<Selected<T>> {
         let opened = Archive::open(archive)?;
         let total = (0..opened.part_count()).map(|part| opened.part_bytes(part)).sum();
+        ui.start_threads(total);
         let bar = ui.progress_of_bytes("select", total);
         let mut selected =
             Selected { archive: opened.clone(), kept: Vec::new(), selection: Selection::default() };
