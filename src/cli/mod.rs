@@ -122,7 +122,12 @@ pub fn command() -> clap::Command {
 /// Parses, runs, and returns the exit code; errors are shown on stderr.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
     match parse::<Cli>(args) {
-        Ok(cli) => converse(&cli.global, |ui| cli.command.run(ui)),
+        Ok(cli) => converse(&cli.global, |ui| {
+            if !cli.command.reads_an_archive() {
+                ui.start_threads(u64::MAX);
+            }
+            cli.command.run(ui)
+        }),
         Err(exit) => exit,
     }
 }
@@ -137,11 +142,9 @@ fn parse<C: Parser>(args: impl IntoIterator<Item = OsString>) -> Result<C, u8> {
 
 /// Settles what all commands share, runs one, and returns the exit code.
 fn converse(global: &Global, run: impl FnOnce(&Ui) -> Result<Exit, Error>) -> u8 {
-    let ui = Ui::new(global.format, global.color, global.quiet);
+    let ui = Ui::new(global.format, global.color, global.quiet, global.jobs);
     log_to_stderr(global.verbose);
     end_cleanly_when_interrupted();
-    // A pool already built is a test's; the order of results never depends on it.
-    let _ = rayon::ThreadPoolBuilder::new().num_threads(global.jobs.into()).build_global();
     match run(&ui) {
         Ok(exit) => exit as u8,
         Err(error) => {
@@ -155,6 +158,11 @@ fn converse(global: &Global, run: impl FnOnce(&Ui) -> Result<Exit, Error>) -> u8
 }
 
 impl Command {
+    /// Whether the command starts its threads itself, once it knows how large the archive is.
+    fn reads_an_archive(&self) -> bool {
+        matches!(self, Command::Validate(_) | Command::Select(_) | Command::BuildRows(_))
+    }
+
     fn run(self, ui: &Ui) -> Result<Exit, Error> {
         match self {
             Command::Ingest(args) => args.run(ui),

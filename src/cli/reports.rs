@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use clap::ValueEnum;
+
 use super::ui::{Format, Ui};
 use crate::error::{Error, Result};
 use crate::output;
@@ -66,7 +68,8 @@ impl Reports {
             match &report.file {
                 None if twice => return Err(Error::usage("two reports cannot share stdout")),
                 None if format != Format::Human => {
-                    let word = format!("{format:?}").to_lowercase();
+                    let word = format.to_possible_value().map(|word| word.get_name().to_owned());
+                    let word = word.unwrap_or_default();
                     return Err(Error::usage(format!("--format {word} needs stdout for itself"))
                         .help(
                             "Give the report a file, /dev/stderr for one: --report github=FILE",

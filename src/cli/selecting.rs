@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use clap::Args;
+use rayon::prelude::*;
 
 use super::ui::{Tone, Ui};
 use crate::archive::{Archive, Group};
 use crate::error::{Error, Result};
 use crate::finding::{Code, Finding, Severity};
 use crate::report;
-use crate::select::{PolicyName, SelectSettings, Selection, select};
+use crate::select::{GroupSelection, PolicyName, SelectSettings, Selection, select_group};
 use crate::validate::{Options, invalid_rollouts, validate};
 
 /// Flags of every command that selects.
@@ -36,7 +37,8 @@ pub struct Selected<T> {
 
 impl SelectingArgs {
     /// Opens the archive and selects, part by part; `keep` says what of each group is needed
-    /// afterwards. An archive without rollouts is nothing to do.
+    /// afterwards. Groups come in order of their ids, whatever parts they are in. An archive
+    /// without rollouts is nothing to do.
     pub fn select<T: Send>(
         &self,
         archive: &Path,
@@ -45,41 +47,49 @@ impl SelectingArgs {
     ) -> Result<Selected<T>> {
         let opened = Archive::open(archive)?;
         let total = (0..opened.part_count()).map(|part| opened.part_bytes(part)).sum();
+        ui.start_threads(total);
         let bar = ui.progress_of_bytes("select", total);
-        let mut selected =
-            Selected { archive: opened.clone(), kept: Vec::new(), selection: Selection::default() };
+        let mut chosen = Vec::new();
         opened.each_part(
-            |groups| {
-                let groups = groups?;
-                let selection = self.of_part(&groups);
-                Ok((groups.into_iter().map(&keep).collect::<Vec<T>>(), selection))
-            },
+            |groups| Ok(self.of_part(groups?, &keep)),
             |part, done| {
-                let (kept, selection) = done?;
-                selected.kept.extend(kept);
-                selected.selection.groups.extend(selection.groups);
-                selected.selection.findings.extend(selection.findings);
+                chosen.extend(done?);
                 bar.inc(opened.part_bytes(part));
                 Ok(())
             },
         )?;
         bar.finish_and_clear();
-        if selected.selection.groups.iter().all(|group| group.rollouts.is_empty()) {
+        if chosen.iter().all(|(_, group, _)| group.rollouts.is_empty()) {
             return Err(Error::nothing(format!("{} holds no rollouts", archive.display()))
                 .help("Look at its quarantine.jsonl, and ingest sources that hold some"));
         }
-        Ok(selected)
+        chosen.sort_by(|(_, a, _), (_, b, _)| a.group_id.cmp(&b.group_id));
+        let (mut kept, mut selection) = (Vec::new(), Selection::default());
+        for (group, selected, findings) in chosen {
+            kept.push(group);
+            selection.groups.push(selected);
+            selection.findings.extend(findings);
+        }
+        Ok(Selected { archive: opened, kept, selection })
     }
 
-    fn of_part(&self, groups: &[Group]) -> Selection {
+    fn of_part<T: Send>(
+        &self,
+        groups: Vec<Group>,
+        keep: impl Fn(Group) -> T + Sync,
+    ) -> Vec<(T, GroupSelection, Vec<Finding>)> {
         // Nothing is selected from a capture that cannot be proved (rule 89).
-        let validation = validate(groups, Options::default());
+        let validation = validate(&groups, Options::default());
         tracing::info!(findings = validation.findings.len(), "a part is validated");
         let settings = SelectSettings {
             assume_complete: self.assume_complete,
             invalid: invalid_rollouts(&validation.findings),
         };
-        select(groups, self.policy.policy(), &settings)
+        let choose = |group: Group| {
+            let (selected, findings) = select_group(&group, self.policy.policy(), &settings);
+            (keep(group), selected, findings)
+        };
+        groups.into_par_iter().map(choose).collect()
     }
 }
 

@@ -47,8 +47,12 @@ pub struct Ui {
     color_err: bool,
     progress: bool,
     quiet: bool,
+    jobs: u16,
     aside: bool,
 }
+
+/// Bytes of stored work that are worth a thread of their own: less is done before it has started.
+const BYTES_A_THREAD: u64 = 128 << 10;
 
 /// Emphasis for human output; plain where there is no colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,8 +70,8 @@ pub enum Tone {
 }
 
 impl Ui {
-    /// Settles format, colour and progress from the flags and the environment.
-    pub fn new(format: Format, color: ColorChoice, quiet: bool) -> Self {
+    /// Settles format, colour, progress and threads from the flags and the environment.
+    pub fn new(format: Format, color: ColorChoice, quiet: bool, jobs: u16) -> Self {
         let wanted = |terminal: bool| match color {
             ColorChoice::Always => true,
             ColorChoice::Never => false,
@@ -84,8 +88,22 @@ impl Ui {
             color_err: wanted(err_terminal),
             progress: err_terminal && !quiet,
             quiet,
+            jobs,
             aside: false,
         }
+    }
+
+    /// Starts the worker threads that were asked for, or fewer where there is little to do: on a
+    /// machine of many cores they would take longer to start than a small archive takes to read.
+    pub fn start_threads(&self, bytes: u64) {
+        let most = match self.jobs {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            jobs => jobs.into(),
+        };
+        let useful = usize::try_from(bytes / BYTES_A_THREAD).unwrap_or(usize::MAX);
+        // A pool already built is a test's; the order of results never depends on it.
+        let threads = most.min(useful.saturating_add(1));
+        let _ = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
     }
 
     /// The same conversation with stderr in the place of stdout, which is taken.

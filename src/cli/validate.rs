@@ -112,6 +112,7 @@ impl ValidateArgs {
         let (mut summary, mut unread) = (Summary::default(), Vec::new());
         let mut data = Amount::default();
         let total = (0..archive.part_count()).map(|part| archive.part_bytes(part)).sum();
+        ui.start_threads(total);
         let bar = ui.progress_of_bytes("validate", total);
         validate::archive(&archive, &settings, |piece| {
             let found = piece.findings.into_iter();

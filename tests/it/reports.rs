@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use forestctl::archive::{self, Ingested};
+use forestctl::validate;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -324,6 +325,33 @@ fn jsonl_streams_what_json_holds_in_order_of_parts() {
     assert_eq!(last, summary);
     let digests = of_json(&place.json("")["findings"]);
     assert_eq!(digests[&("error".to_owned(), "corrupt_digest".to_owned())], 6);
+}
+
+#[test]
+fn pieces_come_in_order_for_any_number_of_threads() {
+    let place = Place::of_two_parts();
+    let opened = archive::Archive::open(&place.path("run.forest")).unwrap();
+    let walk = |threads: usize| {
+        let mut pieces = Vec::new();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let walked = pool.install(|| {
+            validate::archive(&opened, &validate::Settings::default(), |piece| {
+                pieces.push((piece.rollouts, piece.bytes, piece.findings));
+                Ok(())
+            })
+        });
+        walked.unwrap();
+        pieces
+    };
+    let pieces = walk(1);
+    // The files, two parts, the quarantine.
+    let rollouts: Vec<usize> = pieces.iter().map(|(rollouts, _, _)| rollouts.len()).collect();
+    assert_eq!(rollouts, [0, 4, 20, 0]);
+    let stored: u64 = (0..2).map(|part| opened.part_bytes(part)).sum();
+    assert_eq!(pieces.iter().map(|(_, bytes, _)| bytes).sum::<u64>(), stored);
+    for threads in [2, 5] {
+        assert!(walk(threads) == pieces, "{threads} threads");
+    }
 }
 
 #[test]
