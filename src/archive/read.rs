@@ -13,7 +13,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use rayon::prelude::*;
 
 use super::content::{self, Known};
-use super::manifest::{Counts, FileEntry, MANIFEST, Manifest, part_path};
+use super::manifest::{Counts, FileEntry, MANIFEST, Manifest, PartCounts, part_path};
 use super::table::{Fault, calls, ledger, origins, rollouts};
 use super::write::QUARANTINE;
 use super::{Group, Quarantined, Rollout};
@@ -116,6 +116,11 @@ impl Archive {
             }
             Ok(())
         })?;
+        let (found, stated) = (PartCounts::of(&groups), self.manifest.parts.get(part as usize));
+        if stated != Some(&found) {
+            let what = format!("part {part} holds {found:?}, where the manifest says {stated:?}");
+            return Err(self.corrupt(MANIFEST, &what));
+        }
         Ok(groups)
     }
 
@@ -176,9 +181,15 @@ impl Archive {
         let bytes = self.file(QUARANTINE)?;
         let broken = |what: String| self.corrupt(QUARANTINE, &what);
         let text = std::str::from_utf8(&bytes).map_err(|e| broken(e.to_string()))?;
-        text.lines()
+        let entries: Vec<Quarantined> = text
+            .lines()
             .map(|line| serde_json::from_str(line).map_err(|e| broken(e.to_string())))
-            .collect()
+            .collect::<Result<_>>()?;
+        let (found, stated) = (entries.len() as u64, self.manifest.counts.quarantined);
+        match found == stated {
+            true => Ok(entries),
+            false => Err(broken(format!("{found} lines, where the manifest says {stated}"))),
+        }
     }
 
     /// Compares every file with the manifest, and looks for files that it does not list.
@@ -243,7 +254,12 @@ fn corrupt(dir: &Path, path: &str, what: &str) -> Error {
 /// The bytes of a file, once they are known to be those that were written.
 pub(super) fn checked(dir: &Path, entry: &FileEntry) -> Result<Vec<u8>, String> {
     let path = dir.join(&entry.path);
-    let size = fs::metadata(&path).map_err(|e| e.to_string())?.len();
+    let meta = fs::metadata(&path).map_err(|e| e.to_string())?;
+    // A pipe or a device may have no end, and says that it has no bytes.
+    if !meta.is_file() {
+        return Err("it is not a file".to_owned());
+    }
+    let size = meta.len();
     if size != entry.bytes {
         return Err(format!("{size} bytes, where the manifest says {}", entry.bytes));
     }

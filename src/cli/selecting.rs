@@ -49,7 +49,7 @@ impl SelectingArgs {
         let mut selected =
             Selected { archive: opened.clone(), kept: Vec::new(), selection: Selection::default() };
         opened.each_part(
-            |groups| {
+            |_, groups| {
                 let groups = groups?;
                 let selection = self.of_part(&groups);
                 Ok((groups.into_iter().map(&keep).collect::<Vec<T>>(), selection))

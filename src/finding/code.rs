@@ -283,6 +283,8 @@ codes! {
     Files {
         CorruptFile "corrupt_file" Error "A file of the archive or rows differs from its BLAKE3 in the manifest, or cannot be parsed."
             => "Restore the file from a copy, or ingest again with --force.";
+        InconsistentArchive "inconsistent_archive" Error "The archive contradicts itself: what it holds twice differs."
+            => "It was changed after it was written. Restore it from a copy, or ingest again with --force.";
         UnlistedFile "unlisted_file" Error "A file of the archive is not listed in its manifest."
             => "Remove it, or ingest again with --force.";
     }

@@ -67,7 +67,12 @@ pub fn archive(
         quarantine.iter().filter_map(|entry| entry.capture_key.as_ref()).collect();
     let mut owners = BTreeMap::new();
     archive.each_part(
-        |groups| groups.map(|groups| part(&groups, settings, &lost)),
+        |number, groups| {
+            let groups = groups?;
+            let mut piece = part(&groups, settings, &lost);
+            piece.findings.splice(0..0, archive.check_digests(number, &groups)?);
+            Ok(piece)
+        },
         |number, piece| {
             let told = || archive.part_files(number).any(|file| broken.contains(&file.path));
             let mut piece = piece.or_else(|error| unread(error, told()))?;

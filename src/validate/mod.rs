@@ -7,6 +7,7 @@ mod archive;
 pub mod group;
 mod ledger;
 mod media;
+mod redundant;
 mod staged;
 mod store;
 mod values;
@@ -84,6 +85,7 @@ pub fn invalid_rollouts(findings: &[Finding]) -> BTreeMap<RolloutId, Code> {
 }
 
 fn check_rollout(rollout: &Rollout, options: Options, findings: &mut Vec<Finding>) {
+    redundant::check_form(rollout, findings);
     match rollout.source {
         SourceKind::Staged => staged::check(rollout, options, findings),
         SourceKind::GymStore | SourceKind::InlineRollouts => {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use super::media;
+use super::redundant;
 use super::values::place;
 use super::{Cumulative, Options};
 use crate::archive::{Call, CommittedCall, Completion, Rollout};
@@ -29,6 +30,7 @@ pub fn check(rollout: &Rollout, options: Options, findings: &mut Vec<Finding>) {
         Ok(receipt) => receipt,
         Err(error) => return report.scope(error.code, error.message),
     };
+    redundant::check_receipt(rollout, &receipt, text, report.findings);
     let manifest = Manifest::new(&receipt.manifest);
     check_manifest(&receipt, &manifest, &mut report);
     let (records, uncommitted) = match_records(&receipt, &manifest, &mut report);

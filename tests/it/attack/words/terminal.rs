@@ -45,15 +45,15 @@ fn walks_end_with_their_word() {
 
 /// One question: rows changed from the pair's, the response, the two declarations.
 struct Question {
-    rows: fn(&mut Vec<CallRecord>),
+    rows: fn(&mut [CallRecord]),
     response: Value,
     explicit: Option<&'static str>,
     declared: Option<&'static str>,
 }
 
 fn questions() -> Vec<(&'static str, Question)> {
-    fn same(_: &mut Vec<CallRecord>) {}
-    fn twins(rows: &mut Vec<CallRecord>) {
+    fn same(_: &mut [CallRecord]) {}
+    fn twins(rows: &mut [CallRecord]) {
         rows[0].response_id = "resp_b".to_owned();
         rows[0].output_fingerprint = rows[1].output_fingerprint;
     }
