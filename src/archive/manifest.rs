@@ -1,6 +1,7 @@
 //! `archive.json`: what the archive holds, file by file, and a digest of itself.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Component, Path};
 
 use schemars::JsonSchema;
@@ -178,7 +179,7 @@ impl Manifest {
     /// Reads and checks the manifest of the archive at `dir`.
     pub fn read(dir: &Path) -> Result<Self> {
         let path = dir.join(MANIFEST);
-        let text = fs::read_to_string(&path).map_err(|e| {
+        let text = text_of(&path).map_err(|e| {
             Error::io("cannot read", &path, e)
                 .help("Give the directory that `forestctl ingest -o` wrote")
         })?;
@@ -237,6 +238,14 @@ impl Manifest {
                 }
             }
         }
+        // With those of every part there, more of them would be read by nobody.
+        let of_parts = |file: &&FileEntry| {
+            TABLES.iter().any(|table| file.path.split('/').next() == Some(table))
+        };
+        let (listed, parts) = (self.files.iter().filter(of_parts).count(), self.parts.len());
+        if listed != parts * TABLES.len() {
+            return lie(format!("counts {parts} parts, but lists {listed} tables"));
+        }
         Ok(self)
     }
 
@@ -245,6 +254,14 @@ impl Manifest {
         let at = self.files.binary_search_by(|file| file.path.as_str().cmp(path)).ok()?;
         self.files.get(at)
     }
+}
+
+/// The text of a regular file; a pipe or a device may have no end.
+fn text_of(path: &Path) -> std::io::Result<String> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(std::io::Error::new(ErrorKind::InvalidInput, "it is not a file"));
+    }
+    fs::read_to_string(path)
 }
 
 /// How the text ends before the digest is filled in.

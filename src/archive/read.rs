@@ -13,7 +13,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use rayon::prelude::*;
 
 use super::content::{self, Known};
-use super::manifest::{Counts, FileEntry, MANIFEST, Manifest, TABLES, part_path};
+use super::manifest::{Counts, FileEntry, MANIFEST, Manifest, PartCounts, TABLES, part_path};
 use super::pieces::is_media;
 use super::table::{Fault, calls, ledger, origins, rollouts};
 use super::write::QUARANTINE;
@@ -117,6 +117,11 @@ impl Archive {
             }
             Ok(())
         })?;
+        let (found, stated) = (PartCounts::of(&groups), self.manifest.parts.get(part as usize));
+        if stated != Some(&found) {
+            let what = format!("part {part} holds {found:?}, where the manifest says {stated:?}");
+            return Err(self.corrupt(MANIFEST, &what));
+        }
         Ok(groups)
     }
 
@@ -187,9 +192,15 @@ impl Archive {
         let bytes = self.file(QUARANTINE)?;
         let broken = |what: String| self.corrupt(QUARANTINE, &what);
         let text = std::str::from_utf8(&bytes).map_err(|e| broken(e.to_string()))?;
-        text.lines()
+        let entries: Vec<Quarantined> = text
+            .lines()
             .map(|line| serde_json::from_str(line).map_err(|e| broken(e.to_string())))
-            .collect()
+            .collect::<Result<_>>()?;
+        let (found, stated) = (entries.len() as u64, self.manifest.counts.quarantined);
+        match found == stated {
+            true => Ok(entries),
+            false => Err(broken(format!("{found} lines, where the manifest says {stated}"))),
+        }
     }
 
     /// Compares every file with the manifest, and looks for files that it does not list. Of
@@ -290,10 +301,14 @@ fn corrupt(dir: &Path, path: &str, what: &str) -> Error {
 /// Where a listed file is, once it is known to have the size that was written.
 pub(super) fn sized(dir: &Path, entry: &FileEntry) -> Result<PathBuf, String> {
     let path = dir.join(&entry.path);
-    let size = fs::metadata(&path).map_err(|e| e.to_string())?.len();
-    match size == entry.bytes {
+    let meta = fs::metadata(&path).map_err(|e| e.to_string())?;
+    // A pipe or a device may have no end, and says that it has no bytes.
+    if !meta.is_file() {
+        return Err("it is not a file".to_owned());
+    }
+    match meta.len() == entry.bytes {
         true => Ok(path),
-        false => Err(format!("{size} bytes, where the manifest says {}", entry.bytes)),
+        false => Err(format!("{} bytes, where the manifest says {}", meta.len(), entry.bytes)),
     }
 }
 

@@ -51,7 +51,7 @@ impl SelectingArgs {
         let bar = ui.progress_of_bytes("select", total);
         let mut chosen = Vec::new();
         opened.each_part(
-            |groups| Ok(self.of_part(groups?, &keep)),
+            |_, groups| Ok(self.of_part(groups?, &keep)),
             |part, done| {
                 chosen.extend(done?);
                 bar.inc(opened.part_bytes(part));

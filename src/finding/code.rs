@@ -335,6 +335,8 @@ codes! {
             => "Restore the archive from a copy, or ingest again with --force.";
         CorruptTensor "corrupt_tensor" Error "Tensor data in the archive differs from its BLAKE3, or cannot be read."
             => "Restore the file from a copy, or ingest again with --force.";
+        InconsistentArchive "inconsistent_archive" Error "The archive contradicts itself: what it holds twice differs."
+            => "It was changed after it was written. Restore it from a copy, or ingest again with --force.";
         UnlistedFile "unlisted_file" Error "A file of the archive is not listed in its manifest."
             => "Remove it, or ingest again with --force.";
     }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::detect::{Found, stem};
 use super::lines::{MAX_LINE, whole};
 use super::quarantine::{Quarantine, Rejected};
-use crate::archive::{CommittedCall, Completion, Ledger};
+use crate::archive::{CaptureFailure, CommittedCall, Completion, Ledger};
 use crate::error::Result;
 use crate::id::{CallId, CaptureKey};
 use crate::wire::fingerprint::check_row_versions;
@@ -79,6 +79,8 @@ pub(super) fn key(manifest: &RolloutManifest) -> CaptureKey {
 /// The receipt that a framework would have written from this manifest.
 fn receipt(manifest: &RolloutManifest, terminal: Option<&str>) -> String {
     let rows: Vec<_> = manifest.records.iter().map(row).collect();
+    let failure = |f: &CaptureFailure| json!({ "model_call_id": f.call_id, "reason": f.reason });
+    let failures: Vec<_> = manifest.failures.iter().map(failure).collect();
     json!({
         "schema_version": manifest.schema_version,
         "digest_version": 2,
@@ -91,6 +93,7 @@ fn receipt(manifest: &RolloutManifest, terminal: Option<&str>) -> String {
         "failure_reason": null,
         "terminal_selection": terminal.map(|_| "response_id"),
         "terminal_attribution_reason": null,
+        "failures": failures,
     })
     .to_string()
 }

@@ -101,7 +101,7 @@ impl Quarantine {
         let mut sorted = Vec::new();
         for (source, listed) in self.sources {
             if listed.more > 0 {
-                let message = format!("{} more lines cannot be read", listed.more);
+                let message = format!("{} more entries cannot be read", listed.more);
                 sorted.push(Quarantined::new(source, None, Code::QuarantineFull, message));
             }
             sorted.extend(listed.entries.into_values());

@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use super::lineage;
 use super::quarantine::Rejected;
 use super::scope::Scope;
-use crate::archive::{
-    Call, Commitment, CommittedCall, Completeness, Ledger, Origin, RawColumns, SourceKind,
-};
+use crate::archive::{Call, Commitment, Completeness, Origin, RawColumns, SourceKind};
 use crate::finding::Code;
 use crate::id::{CallId, CaptureKey};
 use crate::wire::fingerprint::check_row_versions;
@@ -110,7 +108,7 @@ pub(super) fn scope(
     let mut scope = Scope::new(SourceKind::Staged);
     if let Some(ReceiptLine { receipt, text, .. }) = receipt {
         scope.reward = receipt.reward;
-        scope.ledger = ledger(receipt, text);
+        scope.ledger = receipt.ledger(&text);
         scope.completeness = Completeness::Complete;
     } else if let Some(manifest) = lineage {
         scope.ledger = lineage::ledger(&manifest);
@@ -129,41 +127,4 @@ pub(super) fn scope(
     }
     scope.calls.extend(by_id.into_values().flatten());
     scope
-}
-
-fn ledger(receipt: Receipt, text: String) -> Ledger {
-    let ids = |ids: Vec<String>| ids.into_iter().map(CallId::from).collect::<Vec<_>>();
-    let completions = receipt.calls.unwrap_or_default();
-    let committed: Vec<_> = receipt
-        .manifest
-        .into_iter()
-        .map(|row| {
-            let (completion, output_items) = match completions.get(&row.model_call_id) {
-                Some(entry) => (entry.completion.clone(), Some(entry.output_items.clone())),
-                None => (row.completion, row.output_items),
-            };
-            CommittedCall {
-                call_id: row.model_call_id.into(),
-                response_id: Some(row.response_id),
-                completion,
-                output_items,
-                output_fingerprint: row.output_fingerprint,
-                fingerprint_version: row.fingerprint_version,
-            }
-        })
-        .collect();
-    let attempted = match receipt.attempted_call_ids {
-        Some(attempted) => ids(attempted),
-        None => committed.iter().map(|row| row.call_id.clone()).collect(),
-    };
-    Ledger {
-        receipt: Some(text),
-        committed,
-        attempted,
-        pending: ids(receipt.pending_call_ids.unwrap_or_default()),
-        failures: receipt.failures.unwrap_or_default(),
-        terminal_call_id: receipt.terminal_model_call_id.map(CallId::from),
-        capture_poisoned: receipt.capture_poisoned,
-        failure_reason: receipt.failure_reason,
-    }
 }

@@ -17,7 +17,7 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use super::detect::Found;
 use super::index::CallHash;
-use super::quarantine::{LISTED, Quarantine, Rejected};
+use super::quarantine::{Quarantine, Rejected};
 use crate::archive::media::PIECE_BYTES;
 use crate::archive::{
     Dtype, Group, MediaTensor, Piece, PieceSource, PieceSources, Quarantined, TensorContent,
@@ -347,13 +347,8 @@ fn set_aside(
     entries: Vec<(Option<CallId>, String)>,
     quarantine: &mut Quarantine,
 ) {
-    let more = entries.len().saturating_sub(LISTED);
-    for (call_id, what) in entries.into_iter().take(LISTED) {
+    for (call_id, what) in entries {
         quarantine.entry(Quarantined { call_id, ..Quarantined::new(file, None, code, what) });
-    }
-    if more > 0 {
-        let message = format!("{more} more tensors belong to no call");
-        quarantine.file(file, Rejected::new(Code::QuarantineFull, message));
     }
 }
 
@@ -450,6 +445,7 @@ fn cut(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::quarantine::LISTED;
     use std::io::Write;
 
     use super::*;
@@ -515,7 +511,7 @@ mod tests {
         let entries = quarantine.into_sorted();
         assert_eq!(entries.len(), LISTED + 1);
         let full = entries.iter().find(|entry| entry.code == Code::QuarantineFull).unwrap();
-        assert_eq!(full.message, "3 more tensors belong to no call");
+        assert_eq!(full.message, "3 more entries cannot be read");
         let orphans = entries.iter().filter(|entry| entry.code == Code::OrphanTensor);
         assert!(orphans.clone().count() == LISTED && orphans.clone().all(|o| o.call_id.is_some()));
     }

@@ -72,9 +72,14 @@ pub fn archive(
     let mut owners = BTreeMap::new();
     let stored = Stored::new(archive);
     archive.each_part(
-        |groups| groups.map(|groups| part(&groups, settings, &stored, &lost)),
+        |number, groups| {
+            let groups = groups?;
+            let mut piece = part(&groups, settings, &stored, &lost);
+            piece.findings.splice(0..0, archive.check_digests(number, &groups)?);
+            Ok(piece)
+        },
         |number, piece| {
-            let mut piece = piece.or_else(|error| {
+            let mut piece = piece.or_else(|error: Error| {
                 let mut findings = archive.check_part(number);
                 if findings.is_empty() {
                     findings.push(Finding::new(Code::CorruptFile, error.to_string()));

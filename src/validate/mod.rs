@@ -8,6 +8,7 @@ pub mod group;
 mod ledger;
 pub mod media;
 pub mod read_data;
+mod redundant;
 mod staged;
 mod store;
 mod values;
@@ -89,6 +90,7 @@ pub fn invalid_rollouts(findings: &[Finding]) -> BTreeMap<RolloutId, Code> {
 }
 
 fn check_rollout(rollout: &Rollout, options: Options, findings: &mut Vec<Finding>) {
+    redundant::check_form(rollout, findings);
     let before = findings.len();
     let mut calls: Vec<&Call> = match rollout.source {
         SourceKind::Staged => staged::check(rollout, options, findings),

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use super::redundant;
 use super::values::place;
 use super::{Cumulative, Options};
 use crate::archive::{Call, CommittedCall, Completion, Rollout};
@@ -37,6 +38,7 @@ pub fn check<'a>(
             return report.authentic;
         }
     };
+    redundant::check_receipt(rollout, &receipt, text, report.findings);
     let manifest = Manifest::new(&receipt.manifest);
     check_manifest(&receipt, &manifest, &mut report);
     let (records, uncommitted) = match_records(&receipt, &manifest, &mut report);

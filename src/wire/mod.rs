@@ -1,5 +1,6 @@
 //! The public wire: bytes to types and back, no I/O.
 
+mod account;
 pub mod admission;
 pub mod attribute;
 pub mod builder;

@@ -271,6 +271,7 @@ fn sidecars_that_cannot_be_believed_are_set_aside_by_name() {
     };
     assert_eq!(named(Code::ConflictingRecord), ["torn.c1"; 2]);
     assert_eq!(named(Code::OrphanTensor), ["nobody"]);
+    assert!(ingested.quarantine.iter().any(|entry| entry.code == Code::MalformedSidecar));
     let errors = errors(&ingested.groups);
     for (name, case) in expected["broken"]["cases"].as_object().unwrap() {
         assert_eq!(of_rollout(&errors, &format!("{name}_g0")), case["errors"], "{name}");

@@ -204,8 +204,12 @@ impl Capture {
 
     /// Makes a call the scored one.
     pub fn score(&mut self, id: &str) {
-        self.receipt()["terminal_model_call_id"] = json!(id);
-        self.rollouts[0]["result"]["response"]["id"] = json!(format!("resp_{id}"));
+        let holds = |receipt: &Value| {
+            receipt["manifest"].as_array().unwrap().iter().any(|row| row["model_call_id"] == id)
+        };
+        let at = self.receipts.iter().position(holds).unwrap();
+        self.receipts[at]["terminal_model_call_id"] = json!(id);
+        self.rollouts[at]["result"]["response"]["id"] = json!(format!("resp_{id}"));
     }
 
     /// Signs the record of a call again after a change, and lets its row commit to it: a forgery

@@ -4,7 +4,10 @@
 //! through the commands, as a user's would.
 
 mod capture;
+mod corruption;
+mod forged;
 mod refusals;
+mod sealed;
 mod store;
 mod words;
 
