@@ -1,0 +1,73 @@
+"""Time and peak memory of `ingest` and `validate` as captures grow.
+
+    growth.py [--work DIR] [--base 1400] [--scales 1,4,16,64] [--only NAME]...
+
+Staged captures of `--base` rollouts times each scale (64 x is about 14 GB of JSON), one rollout of
+100,000 calls compacted every 100 calls, one of 100,000 calls in a single chain, and a million
+calls. Sources and archives are deleted as soon as they are measured. Prints Markdown.
+"""
+
+import argparse
+import shutil
+import tempfile
+from pathlib import Path
+
+from measure import MIB, Run, build, generate, machine, say, size, table
+
+
+def cases(base, scales):
+    """Name and arguments of the generator."""
+    for scale in scales:
+        yield f"{scale} x", ("staged", "--rollouts", str(base * scale))
+    yield "one rollout of 100,000 calls", ("long",)
+    yield "100,000 calls in one chain", ("long", "--compact-every", "0", "--delta", "4")
+    yield "a million calls", ("staged", "--rollouts", "114000", "--delta", "100")
+
+
+def measure(work, forestctl, name, arguments):
+    source, made = generate(work, "source", *arguments)
+    archive = work / "archive.forest"
+    say(f"{name}: ingest")
+    ingest = Run([forestctl, "ingest", source, "-o", archive, "-q"])
+    shutil.rmtree(source)
+    say(f"{name}: validate")
+    validate = Run([forestctl, "validate", archive, "--format", "json"])
+    checked = validate.json()
+    assert checked["checked"]["calls"] == made["calls"] and not checked["findings"]
+    total = made["capture_bytes"] + made["other_bytes"]
+    row = (
+        name, f"{made['calls']:,}", f"{total / MIB:,.0f}", f"{size(archive) / MIB:,.0f}",
+        f"{ingest.seconds:.2f}", f"{total / MIB / ingest.seconds:,.0f}",
+        f"{ingest.peak / MIB:,.0f}", f"{validate.seconds:.2f}",
+        f"{made['delta_tokens'] / 1e6 / validate.seconds:.1f}", f"{validate.peak / MIB:,.0f}",
+    )
+    shutil.rmtree(archive)
+    return row
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, help="folder for scratch files (20 GB)")
+    parser.add_argument("--base", type=int, default=1000)
+    parser.add_argument("--scales", default="1,4,16,64")
+    parser.add_argument("--only", action="append", help="a name as printed in the first column")
+    given = parser.parse_args()
+    forestctl, _ = build()
+    scales = [int(scale) for scale in given.scales.split(",")]
+    chosen = [(name, arguments) for name, arguments in cases(given.base, scales)
+              if not given.only or name in given.only]
+    rows = []
+    for name, arguments in chosen:
+        work = Path(tempfile.mkdtemp(prefix="forestctl-bench-", dir=given.work))
+        try:
+            rows.append(measure(work, forestctl, name, arguments))
+        finally:
+            shutil.rmtree(work)
+    print(f"{machine()}.\n")
+    print(table(["capture", "calls", "source MiB", "archive MiB", "ingest s", "MiB/s", "peak MiB",
+                 "validate s", "M tokens/s", "peak MiB"], rows))
+
+
+if __name__ == "__main__":
+    main()
