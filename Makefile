@@ -46,7 +46,7 @@ test: lint check-docs deny ## Prove everything: format, lints, tests with and wi
 generated: ## Write man pages, completions, schemas, and the reference of codes again
 	cargo run --quiet -- generated .
 
-bench: prerequisites ## Measure against the published package, then growth; an hour and 30 GB of scratch
+bench: prerequisites ## Measure against the published package, then growth; half an hour, 15 GB of scratch
 	@benches/peer.sh
 	@.deps/peer/bin/python benches/compare.py
 	@.deps/peer/bin/python benches/growth.py
