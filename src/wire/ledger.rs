@@ -113,7 +113,7 @@ fn record(row: &BTreeMap<String, Json>) -> Result<CallRecord, RecordError> {
             members.insert(key.to_owned(), value.clone());
         }
     }
-    let record = CallRecord::read(Fields::new(Code::MalformedReceipt, members), 2)?;
+    let record = CallRecord::read(Fields::object(Code::MalformedReceipt, Json::Dict(members))?, 2)?;
     record.check()?;
     Ok(record)
 }
