@@ -5,6 +5,7 @@
 
 use super::fields::{self, RecordError};
 use super::json::Json;
+use super::parser::Value;
 use super::receipt::{CallRecord, object};
 use crate::archive::Mode;
 use crate::finding::Code;
@@ -92,9 +93,9 @@ impl CaptureAdmission {
 }
 
 /// A negative id breaks a rule of the model; anything else that is no id has the wrong form.
-fn prefix_id(code: Code, value: Json) -> Result<u64> {
+fn prefix_id(code: Code, value: Value<'_>) -> Result<u64> {
     match value {
-        Json::Int(..0) => broken("required_prefix_token_ids must be non-negative"),
+        Value::Int(..0) => broken("required_prefix_token_ids must be non-negative"),
         other => fields::length(code, other),
     }
 }
@@ -287,9 +288,9 @@ impl CaptureLedgerCommit {
     }
 }
 
-fn item(code: Code, value: Json) -> Result<Json> {
+fn item(code: Code, value: Value<'_>) -> Result<Json> {
     match value {
-        Json::Dict(_) => Ok(value),
+        Value::Dict(_) => Ok(value.into()),
         other => Err(fields::expected(code, "an object", &other)),
     }
 }

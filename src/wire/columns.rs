@@ -1,25 +1,158 @@
 //! Token columns of a staged record, read straight from the text.
 //!
-//! A record is mostly three long arrays of numbers, so these do not pass through [`Json`]
-//! values; the common spellings (`17`, `0.0`, `1.0`) have a path of their own, and every other
-//! spelling is left to the general parser.
+//! A record is mostly three long arrays of numbers, so these do not pass through [`Value`]s. The
+//! spellings of the usual writers (`17`, runs of `0.0` and `1.0`, `-0.25`) have a path of their
+//! own, and every other spelling is left to the general parser.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 
+use super::digits;
 use super::fields::{self, RecordError};
-use super::json::{Dialect, Json, JsonError, Parser};
+use super::json::{Dialect, JsonError};
+use super::parser::{Member, Parser, Value};
 use crate::finding::Code;
 
 /// A staged record's line, taken apart: three columns, the extras as text, the rest as values.
 #[derive(Default)]
 pub(super) struct RawRecord<'a> {
-    pub(super) token_ids: Option<Vec<u64>>,
-    pub(super) token_mask: Option<Vec<f64>>,
-    pub(super) logprobs: Option<Vec<f64>>,
+    pub(super) token_ids: Option<Ids>,
+    pub(super) token_mask: Option<Floats>,
+    pub(super) logprobs: Option<Floats>,
     pub(super) extras: Option<&'a str>,
-    pub(super) members: BTreeMap<String, Json>,
+    pub(super) members: Vec<Member<'a>>,
     /// First column or extras of a wrong type; reported only if the versions are readable.
     pub(super) fault: Option<RecordError>,
+}
+
+/// A column while it is read.
+pub(super) trait Column: Default {
+    /// Takes items of the usual spelling, each with the comma behind it, from the start of
+    /// `text`, and returns their bytes; any other item is left to [`Column::item`].
+    fn run(&mut self, text: &str) -> usize;
+
+    /// Takes the next item.
+    fn item(&mut self, value: Value<'_>) -> Result<(), RecordError>;
+
+    /// Items so far.
+    fn len(&self) -> usize;
+}
+
+/// Token ids, 32 bits wide where all of them fit.
+#[derive(Debug, PartialEq)]
+pub(super) enum Ids {
+    Narrow(Vec<u32>),
+    Wide(Vec<u64>),
+}
+
+impl Ids {
+    pub(super) fn into_wide(self) -> Vec<u64> {
+        match self {
+            Ids::Narrow(ids) => ids.into_iter().map(u64::from).collect(),
+            Ids::Wide(ids) => ids,
+        }
+    }
+
+    fn push(&mut self, id: u64) {
+        match (&mut *self, u32::try_from(id)) {
+            (Ids::Narrow(ids), Ok(id)) => ids.push(id),
+            (Ids::Wide(ids), _) => ids.push(id),
+            (Ids::Narrow(ids), Err(_)) => {
+                let mut wide: Vec<u64> = ids.iter().copied().map(u64::from).collect();
+                wide.push(id);
+                *self = Ids::Wide(wide);
+            }
+        }
+    }
+}
+
+impl Default for Ids {
+    fn default() -> Self {
+        Ids::Narrow(Vec::new())
+    }
+}
+
+impl Column for Ids {
+    fn run(&mut self, text: &str) -> usize {
+        let Ids::Narrow(ids) = self else { return 0 };
+        let mut at = 0;
+        while let Some((id, bytes)) = text.as_bytes().get(at..).and_then(digits::short_item) {
+            ids.push(id);
+            at += bytes;
+        }
+        at
+    }
+
+    fn item(&mut self, value: Value<'_>) -> Result<(), RecordError> {
+        let id = match value {
+            Value::Int(n) => u64::try_from(n).map_err(|_| token_id(&n)),
+            Value::BigInt(digits) => Err(token_id(&format!("{} digits", digits.len()))),
+            other => Err(fields::expected(Code::MalformedRecord, "an integer", &other)),
+        };
+        id.map(|id| self.push(id))
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Ids::Narrow(ids) => ids.len(),
+            Ids::Wide(ids) => ids.len(),
+        }
+    }
+}
+
+/// Numbers: as many 0.0 as there are, then as many 1.0, then the rest.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Floats {
+    pub(super) zeros: usize,
+    pub(super) ones: usize,
+    pub(super) rest: Vec<f64>,
+}
+
+impl Floats {
+    /// The values from `start` on.
+    pub(super) fn tail(&self, start: usize) -> impl Iterator<Item = f64> + '_ {
+        let zeros = std::iter::repeat_n(0.0, self.zeros.saturating_sub(start));
+        let start = start.saturating_sub(self.zeros);
+        let ones = std::iter::repeat_n(1.0, self.ones.saturating_sub(start));
+        let start = start.saturating_sub(self.ones);
+        zeros.chain(ones).chain(self.rest.iter().copied().skip(start))
+    }
+
+    fn push(&mut self, value: f64) {
+        match self.rest.is_empty() {
+            true if value.to_bits() == 0 && self.ones == 0 => self.zeros += 1,
+            true if value == 1.0 => self.ones += 1,
+            _ => self.rest.push(value),
+        }
+    }
+}
+
+impl Column for Floats {
+    fn run(&mut self, text: &str) -> usize {
+        let mut at = 0;
+        if self.rest.is_empty() {
+            if self.ones == 0 {
+                let (items, bytes) = digits::repeated(text.as_bytes(), b"0.0");
+                self.zeros += items;
+                at = bytes;
+            }
+            let (items, bytes) = digits::repeated(&text.as_bytes()[at..], b"1.0");
+            self.ones += items;
+            at += bytes;
+        }
+        while let Some((value, bytes)) = text.get(at..).and_then(digits::decimal_item) {
+            self.push(value);
+            at += bytes;
+        }
+        at
+    }
+
+    fn item(&mut self, value: Value<'_>) -> Result<(), RecordError> {
+        fields::float(Code::MalformedRecord, value).map(|value| self.push(value))
+    }
+
+    fn len(&self) -> usize {
+        self.zeros + self.ones + self.rest.len()
+    }
 }
 
 impl<'a> RawRecord<'a> {
@@ -29,23 +162,21 @@ impl<'a> RawRecord<'a> {
         let mut record = RawRecord::default();
         reader.object(|reader, key| {
             let start = reader.parser.at;
-            let read = match key {
-                "token_ids_delta" => reader.token_ids().map(|ids| record.token_ids = Some(ids)),
-                "token_mask_delta" => reader.floats().map(|xs| record.token_mask = Some(xs)),
-                "generation_log_probs_delta" => {
-                    reader.floats().map(|xs| record.logprobs = Some(xs))
-                }
+            let read = match &*key {
+                "token_ids_delta" => reader.list().map(|ids| record.token_ids = Some(ids)),
+                "token_mask_delta" => reader.list().map(|xs| record.token_mask = Some(xs)),
+                "generation_log_probs_delta" => reader.list().map(|xs| record.logprobs = Some(xs)),
                 "extras" => reader.extras().map(|text| record.extras = text),
                 _ => {
                     let value = reader.value()?;
-                    record.members.insert(key.to_owned(), value);
-                    Ok(())
+                    record.members.push((key, value));
+                    return Ok(());
                 }
             };
             if let Err(fault) = read {
                 reader.parser.at = start;
                 reader.value()?;
-                record.fault.get_or_insert(fault.within(key));
+                record.fault.get_or_insert(fault.within(&key));
             }
             Ok(())
         })?;
@@ -60,7 +191,7 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn object(
         &mut self,
-        mut member: impl FnMut(&mut Self, &str) -> Result<(), RecordError>,
+        mut member: impl FnMut(&mut Self, Cow<'a, str>) -> Result<(), RecordError>,
     ) -> Result<(), RecordError> {
         self.parser.space();
         if !self.parser.word("{") {
@@ -79,7 +210,7 @@ impl<'a> Reader<'a> {
                 if !self.parser.word(":") {
                     return Err(self.syntax("expected ':'"));
                 }
-                member(self, &key)?;
+                member(self, key)?;
                 self.parser.space();
                 if self.parser.word("}") {
                     break;
@@ -89,19 +220,14 @@ impl<'a> Reader<'a> {
                 }
             }
         }
-        self.parser.space();
-        if self.parser.at == self.parser.bytes.len() {
-            Ok(())
-        } else {
-            Err(self.syntax("trailing text"))
-        }
+        self.parser.end().map_err(|e| json(&e))
     }
 
     fn syntax(&self, reason: &'static str) -> RecordError {
         json(&self.parser.error(reason))
     }
 
-    fn value(&mut self) -> Result<Json, RecordError> {
+    fn value(&mut self) -> Result<Value<'a>, RecordError> {
         self.parser.value(1).map_err(|e| json(&e))
     }
 
@@ -111,99 +237,41 @@ impl<'a> Reader<'a> {
         let start = self.parser.at;
         let value = self.value()?;
         match value {
-            Json::Null => Ok(None),
-            Json::Dict(_) => Ok(Some(&self.parser.text[start..self.parser.at])),
+            Value::Null => Ok(None),
+            Value::Dict(_) => Ok(Some(&self.parser.text[start..self.parser.at])),
             other => Err(fields::expected(Code::MalformedRecord, "an object or null", &other)),
         }
     }
 
-    fn token_ids(&mut self) -> Result<Vec<u64>, RecordError> {
-        self.list(Self::plain_integer, |value| match value {
-            Json::Int(n) => u64::try_from(n).map_err(|_| token_id(&n)),
-            Json::BigInt(digits) => Err(token_id(&format!("{} digits", digits.len()))),
-            other => Err(fields::expected(Code::MalformedRecord, "an integer", &other)),
-        })
-    }
-
-    fn floats(&mut self) -> Result<Vec<f64>, RecordError> {
-        self.list(Self::zero_or_one, |value| fields::float(Code::MalformedRecord, value))
-    }
-
-    /// A list whose items `fast` reads if they are spelled plainly; `slow` judges any other item.
-    fn list<T>(
-        &mut self,
-        fast: impl Fn(&mut Self) -> Option<T>,
-        slow: impl Fn(Json) -> Result<T, RecordError>,
-    ) -> Result<Vec<T>, RecordError> {
+    fn list<C: Column>(&mut self) -> Result<C, RecordError> {
         self.parser.space();
         if !self.parser.word("[") {
             let found = self.value()?;
             return Err(fields::expected(Code::MalformedRecord, "a list of numbers", &found));
         }
-        let mut items = Vec::new();
+        let mut column = C::default();
         self.parser.space();
         if self.parser.word("]") {
-            return Ok(items);
+            return Ok(column);
         }
         loop {
             self.parser.space();
-            let item = match fast(self) {
-                Some(item) => item,
-                None => {
-                    let value = self.parser.value(2).map_err(|e| json(&e))?;
-                    slow(value).map_err(|mut e| {
-                        e.message = format!("item {}: {}", items.len(), e.message);
-                        e
-                    })?
-                }
-            };
-            items.push(item);
-            if self.parser.bytes.get(self.parser.at) == Some(&b',') {
-                self.parser.at += 1;
-                continue;
-            }
+            self.parser.at += column.run(&self.parser.text[self.parser.at..]);
+            let value = self.parser.value(2).map_err(|e| json(&e))?;
+            let at = column.len();
+            column.item(value).map_err(|mut e| {
+                e.message = format!("item {at}: {}", e.message);
+                e
+            })?;
             self.parser.space();
             if self.parser.word("]") {
-                return Ok(items);
+                return Ok(column);
             }
             if !self.parser.word(",") {
                 return Err(self.syntax("expected ',' or ']'"));
             }
         }
     }
-
-    /// Up to 18 digits without a leading zero, when nothing but the item's end follows.
-    fn plain_integer(&mut self) -> Option<u64> {
-        let digits = &self.parser.bytes[self.parser.at..];
-        let mut value = 0u64;
-        let mut n = 0;
-        while let Some(digit) = digits.get(n).filter(|b| b.is_ascii_digit()) {
-            value = value * 10 + u64::from(digit - b'0');
-            n += 1;
-            if n > 18 {
-                return None;
-            }
-        }
-        let plain = n == 1 || (n > 1 && digits[0] != b'0');
-        (plain && ends_item(digits.get(n))).then(|| {
-            self.parser.at += n;
-            value
-        })
-    }
-
-    fn zero_or_one(&mut self) -> Option<f64> {
-        let value = match self.parser.bytes[self.parser.at..] {
-            [b'0', b'.', b'0', end, ..] if ends_item(Some(&end)) => 0.0,
-            [b'1', b'.', b'0', end, ..] if ends_item(Some(&end)) => 1.0,
-            _ => return None,
-        };
-        self.parser.at += 3;
-        Some(value)
-    }
-}
-
-fn ends_item(next: Option<&u8>) -> bool {
-    matches!(next, Some(b',' | b']' | b' '))
 }
 
 /// In the words that the package has for it.

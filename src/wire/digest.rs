@@ -34,8 +34,9 @@ impl DigestError {
     }
 }
 
-/// Bytes that are gathered before the hash sees them; small enough for the stack.
-const BLOCK: usize = 4096;
+/// Bytes that are gathered before the hash sees them; small enough for the stack, a multiple of
+/// every width.
+const BLOCK: usize = 2048;
 
 fn finish(hash: Sha256) -> Digest32 {
     Digest32(hash.finalize().into())
@@ -47,18 +48,31 @@ fn update_text(hash: &mut Sha256, text: &str) {
 }
 
 /// Feeds `N` bytes per value, a block at a time.
-fn update_values<const N: usize>(hash: &mut Sha256, values: impl Iterator<Item = [u8; N]>) {
+fn update_values<T: Copy, const N: usize>(
+    hash: &mut Sha256,
+    values: &[T],
+    bytes: impl Fn(T) -> [u8; N],
+) {
     let mut block = [0; BLOCK];
-    let mut used = 0;
-    for value in values {
-        block[used..used + N].copy_from_slice(&value);
-        used += N;
-        if used + N > BLOCK {
-            hash.update(&block[..used]);
-            used = 0;
+    for values in values.chunks(BLOCK / N) {
+        for (place, &value) in block.chunks_exact_mut(N).zip(values) {
+            place.copy_from_slice(&bytes(value));
         }
+        hash.update(&block[..values.len() * N]);
     }
-    hash.update(&block[..used]);
+}
+
+/// Feeds `count` times the same binary32.
+fn update_repeated(hash: &mut Sha256, value: f32, count: usize) {
+    let mut block = [0; BLOCK];
+    let bytes = value.to_be_bytes();
+    block.chunks_exact_mut(4).for_each(|place| place.copy_from_slice(&bytes));
+    let mut left = 4 * count;
+    while left > 0 {
+        let now = left.min(BLOCK);
+        hash.update(&block[..now]);
+        left -= now;
+    }
 }
 
 /// Token ids as the wire has them (u64) or as the archive keeps them (u32).
@@ -66,7 +80,7 @@ pub trait Token: Copy + Into<u64> {}
 impl<T: Copy + Into<u64>> Token for T {}
 
 pub(super) fn update_ids<T: Token>(hash: &mut Sha256, ids: &[T]) {
-    update_values(hash, ids.iter().map(|&id| id.into().to_be_bytes()));
+    update_values(hash, ids, |id| id.into().to_be_bytes());
 }
 
 /// Token list encoding (b.1): the count, then each id.
@@ -349,26 +363,24 @@ fn update_column(
 ) -> Result<(), DigestError> {
     match (columns, column) {
         (Columns::Raw { token_mask, .. }, Column::Mask) => {
-            update_values(hash, token_mask.iter().map(|&x| (x as f32).to_be_bytes()));
+            update_values(hash, token_mask, |x| (x as f32).to_be_bytes());
         }
         (Columns::Raw { logprobs, .. }, Column::LogProbs) => {
             if let Some(&x) = logprobs.iter().find(|&&x| !(x as f32).is_finite()) {
                 return Err(not_float32(x));
             }
-            update_values(hash, logprobs.iter().map(|&x| (x as f32).to_be_bytes()));
+            update_values(hash, logprobs, |x| (x as f32).to_be_bytes());
         }
-        (Columns::Split { carry_len, generation_logprobs }, column) => {
-            let carry = std::iter::repeat_n(0f32.to_be_bytes(), carry_len);
-            if column == Column::Mask {
-                let ones = std::iter::repeat_n(1f32.to_be_bytes(), generation_logprobs.len());
-                update_values(hash, carry.chain(ones));
-            } else {
-                if let Some(&x) = generation_logprobs.iter().find(|x| !x.is_finite()) {
-                    return Err(not_float32(x.into()));
-                }
-                let generated = generation_logprobs.iter().map(|x| x.to_be_bytes());
-                update_values(hash, carry.chain(generated));
+        (Columns::Split { carry_len, generation_logprobs }, Column::Mask) => {
+            update_repeated(hash, 0.0, carry_len);
+            update_repeated(hash, 1.0, generation_logprobs.len());
+        }
+        (Columns::Split { carry_len, generation_logprobs }, Column::LogProbs) => {
+            if let Some(&x) = generation_logprobs.iter().find(|x| !x.is_finite()) {
+                return Err(not_float32(x.into()));
             }
+            update_repeated(hash, 0.0, carry_len);
+            update_values(hash, generation_logprobs, f32::to_be_bytes);
         }
     }
     Ok(())

@@ -1,10 +1,11 @@
 //! Reading the members of a wire object: types as the package's models ask for them
 //! (`spec/gym-wire.md` a.0), unknown keys refused, the field named in every error.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 
 use super::digest::{DIGEST_VERSION, EXTRAS_DIGEST_VERSION};
-use super::json::{Json, JsonError, OVERFLOW};
+use super::json::{JsonError, OVERFLOW};
+use super::parser::{Member, Value};
 use crate::archive::Mode;
 use crate::finding::Code;
 use crate::id::Digest32;
@@ -53,9 +54,12 @@ impl RecordError {
 pub(super) const SCHEMAS: [(u64, &str); 2] = [(2, "rollout_id"), (3, "capture_key")];
 
 /// Members of one object that have not been read yet.
-pub(super) struct Fields {
+pub(super) struct Fields<'a> {
     code: Code,
-    members: BTreeMap<String, Json>,
+    /// Each key once; without its value when it was read.
+    members: Vec<(Cow<'a, str>, Option<Value<'a>>)>,
+    /// Where the next key is likely to be: records are mostly read in the order of their writers.
+    next: usize,
 }
 
 type Result<T> = std::result::Result<T, RecordError>;
@@ -68,37 +72,53 @@ pub(super) struct Head {
     pub(super) scope: String,
 }
 
-impl Fields {
-    /// `code` is the word for whatever is wrong with a member.
-    pub(super) fn new(code: Code, members: BTreeMap<String, Json>) -> Self {
-        Self { code, members }
+impl<'a> Fields<'a> {
+    /// `code` is the word for whatever is wrong with a member. Of repeated keys the last wins.
+    pub(super) fn new(code: Code, members: Vec<Member<'a>>) -> Self {
+        let members = once(members).into_iter().map(|(key, value)| (key, Some(value))).collect();
+        Self { code, members, next: 0 }
     }
 
     /// The members of a value that must be an object.
-    pub(super) fn object(code: Code, value: Json) -> Result<Self> {
-        match value {
-            Json::Dict(members) => Ok(Self { code, members }),
+    pub(super) fn object(code: Code, value: impl Into<Value<'a>>) -> Result<Self> {
+        match value.into() {
+            Value::Dict(members) => Ok(Self::new(code, members)),
             other => Err(expected(code, "an object", &other)),
         }
     }
 
-    /// True if the key is there and has not been read.
-    pub(super) fn has(&self, key: &str) -> bool {
-        self.members.contains_key(key)
+    /// Place of a key that has not been read.
+    fn find(&self, key: &str) -> Option<usize> {
+        let here =
+            |(name, value): &(Cow<'a, str>, Option<Value<'a>>)| value.is_some() && *name == key;
+        let (before, after) = self.members.split_at(self.next);
+        let later = after.iter().position(here).map(|at| self.next + at);
+        later.or_else(|| before.iter().position(here))
     }
 
-    /// What has not been read.
-    pub(super) fn members(&self) -> &BTreeMap<String, Json> {
-        &self.members
+    fn remove(&mut self, key: &str) -> Option<Value<'a>> {
+        let at = self.find(key)?;
+        self.next = at + 1;
+        self.members.get_mut(at)?.1.take()
+    }
+
+    /// True if the key is there and has not been read.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.find(key).is_some()
+    }
+
+    /// A member that has not been read, left where it is.
+    pub(super) fn peek(&self, key: &str) -> Option<&Value<'a>> {
+        self.members.get(self.find(key)?)?.1.as_ref()
     }
 
     /// The member as it is; null counts as absent.
-    pub(super) fn take(&mut self, key: &str) -> Option<Json> {
-        self.members.remove(key).filter(|value| !value.is_null())
+    pub(super) fn take(&mut self, key: &str) -> Option<Value<'a>> {
+        self.remove(key).filter(|value| *value != Value::Null)
     }
 
-    fn required(&mut self, key: &str) -> Result<Json> {
-        self.members.remove(key).ok_or_else(|| self.fault(key, "is missing"))
+    fn required(&mut self, key: &str) -> Result<Value<'a>> {
+        self.remove(key).ok_or_else(|| self.fault(key, "is missing"))
     }
 
     /// Reads versions and scope, and refuses the versions that cannot be read. This comes before
@@ -150,12 +170,17 @@ impl Fields {
     }
 
     /// A member that must be an object.
-    pub(super) fn required_object(&mut self, key: &str) -> Result<Fields> {
+    pub(super) fn required_object(&mut self, key: &str) -> Result<Fields<'a>> {
         let value = self.required(key)?;
         Fields::object(self.code, value).map_err(|e| e.within(key))
     }
 
-    fn convert<T>(&self, key: &str, value: Json, read: fn(Code, Json) -> Result<T>) -> Result<T> {
+    fn convert<T>(
+        &self,
+        key: &str,
+        value: Value<'a>,
+        read: fn(Code, Value<'a>) -> Result<T>,
+    ) -> Result<T> {
         read(self.code, value).map_err(|e| e.within(key))
     }
 
@@ -163,7 +188,7 @@ impl Fields {
     pub(super) fn optional<T>(
         &mut self,
         key: &str,
-        read: fn(Code, Json) -> Result<T>,
+        read: fn(Code, Value<'a>) -> Result<T>,
     ) -> Result<Option<T>> {
         self.take(key).map(|value| self.convert(key, value, read)).transpose()
     }
@@ -202,7 +227,7 @@ impl Fields {
 
     /// A version number: an integer, spelled `2` or `2.0`, with a default for an absent key.
     pub(super) fn version(&mut self, key: &str, default: u64) -> Result<u64> {
-        match self.members.remove(key) {
+        match self.remove(key) {
             None => Ok(default),
             Some(value) => self.convert(key, value, version),
         }
@@ -236,7 +261,7 @@ impl Fields {
 
     /// A bool, or what pydantic makes one of, with a default for an absent key.
     pub(super) fn lax_bool(&mut self, key: &str, default: Option<bool>) -> Result<bool> {
-        match (self.members.remove(key), default) {
+        match (self.remove(key), default) {
             (None, Some(default)) => Ok(default),
             (None, None) => Err(self.fault(key, "is missing")),
             (Some(value), _) => self.convert(key, value, lax_bool),
@@ -246,14 +271,14 @@ impl Fields {
     /// `true` or `false`.
     pub(super) fn flag(&mut self, key: &str) -> Result<bool> {
         match self.required(key)? {
-            Json::Bool(flag) => Ok(flag),
+            Value::Bool(flag) => Ok(flag),
             other => Err(expected(self.code, "true or false", &other).within(key)),
         }
     }
 
     /// `text` or `token_in`, with a default for an absent key if there is one.
     pub(super) fn mode(&mut self, default: Option<Mode>) -> Result<Mode> {
-        match (self.members.remove("mode"), default) {
+        match (self.remove("mode"), default) {
             (None, Some(default)) => Ok(default),
             (None, None) => Err(self.fault("mode", "is missing")),
             (Some(value), _) => self.convert("mode", value, mode),
@@ -276,19 +301,19 @@ impl Fields {
     pub(super) fn list<T>(
         &mut self,
         key: &str,
-        read: impl Fn(Code, Json) -> Result<T>,
+        read: impl Fn(Code, Value<'a>) -> Result<T>,
     ) -> Result<Vec<T>> {
-        if self.members.get(key).is_some_and(Json::is_null) {
-            return Err(expected(self.code, "a list", &Json::Null).within(key));
+        match self.find(key).map(|at| &self.members[at].1) {
+            Some(Some(Value::Null)) => Err(expected(self.code, "a list", &Value::Null).within(key)),
+            _ => Ok(self.items(key, read)?.unwrap_or_default()),
         }
-        Ok(self.items(key, read)?.unwrap_or_default())
     }
 
     /// The items of a list that must be there.
     pub(super) fn required_list<T>(
         &mut self,
         key: &str,
-        read: impl Fn(Code, Json) -> Result<T>,
+        read: impl Fn(Code, Value<'a>) -> Result<T>,
     ) -> Result<Vec<T>> {
         if self.has(key) { self.list(key, read) } else { Err(self.fault(key, "is missing")) }
     }
@@ -297,10 +322,10 @@ impl Fields {
     pub(super) fn items<T>(
         &mut self,
         key: &str,
-        read: impl Fn(Code, Json) -> Result<T>,
+        read: impl Fn(Code, Value<'a>) -> Result<T>,
     ) -> Result<Option<Vec<T>>> {
         let Some(value) = self.take(key) else { return Ok(None) };
-        let Json::List(items) = value else {
+        let Value::List(items) = value else {
             return Err(expected(self.code, "a list", &value).within(key));
         };
         let read = |(i, item)| read(self.code, item).map_err(|e| e.within(&format!("{key}[{i}]")));
@@ -309,7 +334,8 @@ impl Fields {
 
     /// All members are read; what is left has no place here.
     pub(super) fn finish(self) -> Result<()> {
-        match self.members.into_keys().next() {
+        let left = self.members.into_iter().filter(|(_, value)| value.is_some());
+        match left.map(|(key, _)| key).min() {
             Some(key) => Err(RecordError::of(
                 self.code,
                 shorten(&key),
@@ -320,6 +346,21 @@ impl Fields {
     }
 }
 
+/// The members with the last value of every key.
+fn once(mut members: Vec<Member<'_>>) -> Vec<Member<'_>> {
+    /// Up to this many, comparing all keys costs less than sorting them.
+    const FEW: usize = 64;
+    let repeated = |(at, (key, _)): (usize, &Member<'_>)| {
+        members.iter().skip(at + 1).any(|(other, _)| other == key)
+    };
+    if members.len() > FEW || members.iter().enumerate().any(repeated) {
+        members.sort_by(|a, b| a.0.cmp(&b.0));
+        members.reverse();
+        members.dedup_by(|a, b| a.0 == b.0);
+    }
+    members
+}
+
 fn unsupported_schema(found: &dyn std::fmt::Display) -> RecordError {
     let message = format!(
         "found schema {found}; schema 2 with rollout_id and schema 3 with capture_key are read"
@@ -328,21 +369,21 @@ fn unsupported_schema(found: &dyn std::fmt::Display) -> RecordError {
 }
 
 /// "expected X, found Y" at the value itself.
-pub(super) fn expected(code: Code, what: &str, found: &Json) -> RecordError {
+pub(super) fn expected(code: Code, what: &str, found: &Value<'_>) -> RecordError {
     RecordError::new(code, format!("expected {what}, found {}", describe(found)))
 }
 
 /// A value in a few words, never long.
-fn describe(value: &Json) -> String {
+fn describe(value: &Value<'_>) -> String {
     match value {
-        Json::Null => "null".into(),
-        Json::Bool(b) => b.to_string(),
-        Json::Int(n) => n.to_string(),
-        Json::BigInt(digits) => format!("an integer of {} digits", digits.len()),
-        Json::Float(x) => format!("{x:?}"),
-        Json::Str(s) => format!("the string {:?}", shorten(s)),
-        Json::List(_) => "a list".into(),
-        Json::Dict(_) => "an object".into(),
+        Value::Null => "null".into(),
+        Value::Bool(b) => b.to_string(),
+        Value::Int(n) => n.to_string(),
+        Value::BigInt(digits) => format!("an integer of {} digits", digits.len()),
+        Value::Float(x) => format!("{x:?}"),
+        Value::Str(s) => format!("the string {:?}", shorten(s)),
+        Value::List(_) => "a list".into(),
+        Value::Dict(_) => "an object".into(),
     }
 }
 
@@ -353,55 +394,57 @@ fn shorten(text: &str) -> String {
     }
 }
 
-pub(super) fn identifier(code: Code, value: Json) -> Result<String> {
+pub(super) fn identifier(code: Code, value: Value<'_>) -> Result<String> {
     match value {
-        Json::Str(s) if !s.is_empty() => Ok(s),
+        Value::Str(s) if !s.is_empty() => Ok(s.into_owned()),
         other => Err(expected(code, "a non-empty string", &other)),
     }
 }
 
-pub(super) fn text(code: Code, value: Json) -> Result<String> {
+pub(super) fn text(code: Code, value: Value<'_>) -> Result<String> {
     match value {
-        Json::Str(s) => Ok(s),
+        Value::Str(s) => Ok(s.into_owned()),
         other => Err(expected(code, "a string", &other)),
     }
 }
 
-pub(super) fn length(code: Code, value: Json) -> Result<u64> {
+pub(super) fn length(code: Code, value: Value<'_>) -> Result<u64> {
     let found = match &value {
-        Json::Int(n) => u64::try_from(*n).ok(),
+        Value::Int(n) => u64::try_from(*n).ok(),
         _ => None,
     };
     found.ok_or_else(|| expected(code, "an integer of 0 to 18446744073709551615", &value))
 }
 
-fn version(code: Code, value: Json) -> Result<u64> {
+fn version(code: Code, value: Value<'_>) -> Result<u64> {
     match value {
-        Json::Float(x) if x.fract() == 0.0 && x.abs() < 1e18 => length(code, Json::Int(x as i128)),
+        Value::Float(x) if x.fract() == 0.0 && x.abs() < 1e18 => {
+            length(code, Value::Int(x as i128))
+        }
         other => length(code, other),
     }
 }
 
-fn digest(code: Code, value: Json) -> Result<Digest32> {
+fn digest(code: Code, value: Value<'_>) -> Result<Digest32> {
     let found = value.as_str().and_then(Digest32::parse);
     found.ok_or_else(|| expected(code, "64 lowercase hex digits", &value))
 }
 
 /// A JSON number as a finite double.
-pub(super) fn float(code: Code, value: Json) -> Result<f64> {
+pub(super) fn float(code: Code, value: Value<'_>) -> Result<f64> {
     let found = match &value {
-        Json::Int(n) => Some(*n as f64),
-        Json::BigInt(digits) => digits.parse().ok(),
-        Json::Float(x) => Some(*x),
+        Value::Int(n) => Some(*n as f64),
+        Value::BigInt(digits) => digits.parse().ok(),
+        Value::Float(x) => Some(*x),
         _ => None,
     };
     found.filter(|x| x.is_finite()).ok_or_else(|| expected(code, "a finite number", &value))
 }
 
-fn lax_float(code: Code, value: Json) -> Result<f64> {
+fn lax_float(code: Code, value: Value<'_>) -> Result<f64> {
     match &value {
-        Json::Bool(b) => Ok(f64::from(u8::from(*b))),
-        Json::Str(s) => python_float(s)
+        Value::Bool(b) => Ok(f64::from(u8::from(*b))),
+        Value::Str(s) => python_float(s)
             .filter(|x| x.is_finite())
             .ok_or_else(|| expected(code, "a finite number", &value)),
         _ => float(code, value),
@@ -417,14 +460,14 @@ pub(super) fn python_float(text: &str) -> Option<f64> {
     if lone { text.replace('_', "").parse().ok() } else { None }
 }
 
-fn lax_bool(code: Code, value: Json) -> Result<bool> {
+fn lax_bool(code: Code, value: Value<'_>) -> Result<bool> {
     let found = match &value {
-        Json::Bool(b) => Some(*b),
-        Json::Int(0) => Some(false),
-        Json::Int(1) => Some(true),
-        Json::Float(x) if *x == 0.0 => Some(false),
-        Json::Float(x) if *x == 1.0 => Some(true),
-        Json::Str(s) => bool_word(s),
+        Value::Bool(b) => Some(*b),
+        Value::Int(0) => Some(false),
+        Value::Int(1) => Some(true),
+        Value::Float(x) if *x == 0.0 => Some(false),
+        Value::Float(x) if *x == 1.0 => Some(true),
+        Value::Str(s) => bool_word(s),
         _ => None,
     };
     found.ok_or_else(|| expected(code, "true or false", &value))
@@ -439,7 +482,7 @@ pub(super) fn bool_word(text: &str) -> Option<bool> {
     }
 }
 
-fn mode(code: Code, value: Json) -> Result<Mode> {
+fn mode(code: Code, value: Value<'_>) -> Result<Mode> {
     match value.as_str() {
         Some("text") => Ok(Mode::Text),
         Some("token_in") => Ok(Mode::TokenIn),

@@ -50,7 +50,7 @@ fn read_row(line: &[u8], manifest: &mut RolloutManifest) -> Result<(), RecordErr
     let Json::Dict(row) = value else {
         return Err(RecordError::new(Code::MalformedReceipt, "a ledger row is not an object"));
     };
-    refuse_replay_items(&row)?;
+    refuse_replay_items(|key| row.get(key).is_some_and(|v| v.get("items").is_some()))?;
     if let Some(reason) = row.get("failure_reason").filter(|reason| !reason.is_null()) {
         let (call, reason) = (text_of(row.get("model_call_id")), text_of(Some(reason)));
         return fail(&call, &reason, manifest);
@@ -114,7 +114,7 @@ fn record(row: &BTreeMap<String, Json>) -> Result<CallRecord, RecordError> {
             members.insert(key.to_owned(), value.clone());
         }
     }
-    let record = CallRecord::read(Fields::new(Code::MalformedReceipt, members), 2)?;
+    let record = CallRecord::read(Fields::object(Code::MalformedReceipt, Json::Dict(members))?, 2)?;
     record.check()?;
     Ok(record)
 }

@@ -9,6 +9,7 @@ use super::canonical::{self, Spelling};
 use super::digest::list_digest;
 use super::fields::{Fields, RecordError};
 use super::json::{Dialect, Json};
+use super::parser::Value;
 use crate::archive::MediaFlags;
 use crate::finding::Code;
 use crate::id::Digest32;
@@ -94,8 +95,9 @@ pub struct Occurrence {
 }
 
 impl Occurrence {
-    fn read(code: Code, json: Json) -> Result<Self, RecordError> {
-        let mut fields = Fields::object(code, json.clone())?;
+    fn read(code: Code, value: Value<'_>) -> Result<Self, RecordError> {
+        let json = Json::from(value.clone());
+        let mut fields = Fields::object(code, value)?;
         let mut positive = |key: &str| match fields.length(key)? {
             0 => Err(fields.fault(key, "is 0")),
             n => Ok(n),

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::fields::{self, Fields, RecordError};
-use super::json::{Dialect, Json};
+use super::json::Dialect;
+use super::parser::{Member, Value};
 use crate::archive::{CaptureFailure, Completion, Mode, OutputItem};
 use crate::finding::Code;
 use crate::id::{CallId, Digest32};
@@ -217,11 +218,11 @@ impl CallRecord {
 
     /// `schema` is the version of the receipt that holds the row, and the row's where the row
     /// states none.
-    pub(super) fn read(mut fields: Fields, schema: u64) -> Result<CallRecord> {
+    pub(super) fn read(mut fields: Fields<'_>, schema: u64) -> Result<CallRecord> {
         let schema_version = fields.version("schema_version", schema)?;
         let extended = schema == 3 || schema_version == 3;
         if extended {
-            refuse_replay_items(fields.members())?;
+            refuse_replay_items(|key| fields.peek(key).is_some_and(|v| v.has("items")))?;
         }
         let record = CallRecord {
             schema_version,
@@ -267,7 +268,7 @@ impl CallRecord {
 }
 
 impl ReplaySummary {
-    fn from_json(code: Code, value: Json) -> Result<ReplaySummary> {
+    fn from_json(code: Code, value: Value<'_>) -> Result<ReplaySummary> {
         let mut fields = Fields::object(code, value)?;
         let summary = ReplaySummary {
             normalization_version: fields.length("normalization_version")?,
@@ -286,9 +287,9 @@ impl ReplaySummary {
 const REPLAYS: [&str; 2] = ["replay", "replay_context"];
 
 /// Refuses a row that persisted the items of a `ReplayContext` (rule 18).
-pub(super) fn refuse_replay_items(row: &BTreeMap<String, Json>) -> Result<()> {
-    let held = REPLAYS.iter().find(|key| row.get(**key).is_some_and(|r| r.get("items").is_some()));
-    match held {
+/// `has_items` tells whether a member of the row is an object with a key `items`.
+pub(super) fn refuse_replay_items(has_items: impl Fn(&str) -> bool) -> Result<()> {
+    match REPLAYS.iter().find(|key| has_items(key)) {
         None => Ok(()),
         Some(key) => {
             let message = "found a ReplayContext with its items; a ReplaySummary is read";
@@ -298,13 +299,13 @@ pub(super) fn refuse_replay_items(row: &BTreeMap<String, Json>) -> Result<()> {
 }
 
 /// The members of a line that must be an object; `code` is the word for its faults.
-pub(super) fn object(code: Code, line: &str) -> Result<Fields> {
-    let value = Json::parse(line, Dialect::Strict).map_err(|e| RecordError::json(code, &e))?;
+pub(super) fn object(code: Code, line: &str) -> Result<Fields<'_>> {
+    let value = Value::parse(line, Dialect::Strict).map_err(|e| RecordError::json(code, &e))?;
     Fields::object(code, value)
 }
 
 /// A source that writes neither key records no completion.
-fn completion(fields: &mut Fields) -> Result<Completion> {
+fn completion(fields: &mut Fields<'_>) -> Result<Completion> {
     if !fields.has("status") && !fields.has("finish_reason") {
         return Ok(Completion::Unrecorded);
     }
@@ -314,7 +315,7 @@ fn completion(fields: &mut Fields) -> Result<Completion> {
     })
 }
 
-fn output_item(code: Code, value: Json) -> Result<OutputItem> {
+fn output_item(code: Code, value: Value<'_>) -> Result<OutputItem> {
     let mut fields = Fields::object(code, value)?;
     let item = OutputItem {
         id: fields.optional_text("id")?,
@@ -325,7 +326,7 @@ fn output_item(code: Code, value: Json) -> Result<OutputItem> {
     Ok(item)
 }
 
-fn failure(code: Code, value: Json) -> Result<CaptureFailure> {
+fn failure(code: Code, value: Value<'_>) -> Result<CaptureFailure> {
     let mut fields = Fields::object(code, value)?;
     fields.version("schema_version", 2)?;
     let failure = CaptureFailure {
@@ -336,20 +337,22 @@ fn failure(code: Code, value: Json) -> Result<CaptureFailure> {
     Ok(failure)
 }
 
-fn completions(fields: &mut Fields) -> Result<Option<BTreeMap<String, CallCompletion>>> {
+fn completions(fields: &mut Fields<'_>) -> Result<Option<BTreeMap<String, CallCompletion>>> {
     let Some(value) = fields.take("calls") else { return Ok(None) };
-    let Json::Dict(calls) = value else {
+    let Value::Dict(calls) = value else {
         let error = fields::expected(Code::MalformedReceipt, "an object", &value);
         return Err(error.within("calls"));
     };
-    let read = |(call, value)| {
+    let read = |(call, value): Member<'_>| {
         let entry = call_completion(value).map_err(|e| e.within(&format!("calls.{call}")))?;
-        Ok((call, entry))
+        Ok((call.into_owned(), entry))
     };
+    // Of repeated keys the last wins, and the first faulty key in order of keys is told.
+    let calls: BTreeMap<_, _> = calls.into_iter().collect();
     calls.into_iter().map(read).collect::<Result<_>>().map(Some)
 }
 
-fn call_completion(value: Json) -> Result<CallCompletion> {
+fn call_completion(value: Value<'_>) -> Result<CallCompletion> {
     let mut fields = Fields::object(Code::MalformedReceipt, value)?;
     let entry = CallCompletion {
         completion: completion(&mut fields)?,
