@@ -2,21 +2,32 @@
 
 use super::content::Known;
 use super::read::known_in;
-use super::{Archive, Group};
+use super::{Archive, Group, Rollout, SourceKind};
 use crate::error::Result;
 use crate::finding::{Code, Finding};
 
 impl Archive {
-    /// Computes the digests of a part's rollouts again. The archive's digest stands for what was
-    /// captured only as far as they agree.
+    /// Computes the digests of a part's rollouts again, those of signed calls only if `signed`:
+    /// their own digests cover the same. The archive's digest stands for what was captured only
+    /// as far as they agree.
     ///
     /// # Errors
     ///
     /// As [`Archive::read_part`].
-    pub fn check_digests(&self, part: usize, groups: &[Group]) -> Result<Vec<Finding>> {
+    pub fn check_digests(
+        &self,
+        part: usize,
+        groups: &[Group],
+        signed: bool,
+    ) -> Result<Vec<Finding>> {
+        let wanted = |rollout: &Rollout| signed || rollout.source != SourceKind::Staged;
+        if !groups.iter().flat_map(|group| &group.rollouts).any(wanted) {
+            return Ok(Vec::new());
+        }
         let stated = known_in(self.dir(), &self.manifest().files, part as u64)?;
         let held = groups.iter().flat_map(|group| group.rollouts.iter().map(move |r| (group, r)));
-        let differ = held.zip(stated).filter_map(|((group, rollout), stated)| {
+        let held = held.zip(stated).filter(|((_, rollout), _)| wanted(rollout));
+        let differ = held.filter_map(|((group, rollout), stated)| {
             let found = Known::of(group, rollout);
             (found != stated).then(|| {
                 let message = format!(

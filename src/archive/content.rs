@@ -174,17 +174,38 @@ fn tensor(hash: &mut Fields, tensor: &MediaTensor) {
 /// Feeds fields to BLAKE3 so that no two different lists of fields give the same bytes: numbers
 /// are 8 bytes, little-endian; texts and lists begin with their length; what may be missing
 /// begins with 0 or 1.
-struct Fields(Box<blake3::Hasher>);
+struct Fields {
+    hasher: Box<blake3::Hasher>,
+    /// Bytes that are still to be hashed: the hash is fast on many at a time only.
+    gathered: Vec<u8>,
+}
+
+/// Bytes that are gathered.
+const GATHERED: usize = 64 << 10;
 
 impl Fields {
     fn new(domain: &str) -> Self {
-        let mut hash = Box::new(blake3::Hasher::new());
-        hash.update(domain.as_bytes()).update(&[0]);
-        Self(hash)
+        let mut hash = Self { hasher: Box::default(), gathered: Vec::new() };
+        hash.bytes(domain.as_bytes());
+        hash.bytes(&[0]);
+        hash
     }
 
     fn bytes(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
+        if bytes.len() > GATHERED {
+            self.flush();
+            self.hasher.update(bytes);
+            return;
+        }
+        self.gathered.extend_from_slice(bytes);
+        if self.gathered.len() > GATHERED {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        self.hasher.update(&self.gathered);
+        self.gathered.clear();
     }
 
     fn number(&mut self, number: u64) {
@@ -212,18 +233,19 @@ impl Fields {
         items.iter().for_each(|item| each(self, item));
     }
 
-    /// A list of values of `N` bytes each, gathered before they are hashed.
+    /// A list of values of `N` bytes each.
     fn values<T, const N: usize>(&mut self, values: &[T], bytes: impl Fn(&T) -> [u8; N]) {
         self.number(values.len() as u64);
-        let mut block = Vec::with_capacity(N * values.len().min(4096));
-        for values in values.chunks(4096) {
-            block.clear();
-            values.iter().for_each(|value| block.extend_from_slice(&bytes(value)));
-            self.bytes(&block);
+        for values in values.chunks(GATHERED / N) {
+            self.gathered.extend(values.iter().flat_map(&bytes));
+            if self.gathered.len() > GATHERED {
+                self.flush();
+            }
         }
     }
 
-    fn finish(self) -> Digest32 {
-        Digest32(*self.0.finalize().as_bytes())
+    fn finish(mut self) -> Digest32 {
+        self.flush();
+        Digest32(*self.hasher.finalize().as_bytes())
     }
 }

@@ -118,25 +118,49 @@ fn write_batches(
     sink.entry(path.to_owned(), rows as u64).map_err(|e| Error::io("cannot write", &whole, e))
 }
 
+/// Columns whose values repeat; any other would only be slower for a dictionary.
+const REPEATED: [&str; 20] = [
+    "group_id",
+    "rollout_id",
+    "capture_key",
+    "mode",
+    "weight_version",
+    "schema_version",
+    "digest_version",
+    "extras_digest_version",
+    "source",
+    "completeness",
+    "kind",
+    "status",
+    "finish_reason",
+    "fingerprint_version",
+    "reason",
+    "file",
+    "slot",
+    "group_size",
+    "reward",
+    "extras",
+];
+
+/// Lists of numbers of which no two are alike; their bytes by place are.
+const NUMBERS: [&str; 3] = ["token_ids", "generation_logprobs", "raw_logprobs"];
+
 /// Depends on nothing but this version of the code.
 fn properties() -> WriterProperties {
-    let plain = ["digest", "extras_digest", "chain_hash", "cumulative_hash", "entry_digest"];
-    let logprobs = ["generation_logprobs", "raw_logprobs"];
     let mut properties = WriterProperties::builder()
         .set_created_by(concat!("forestctl ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .set_max_row_group_row_count(None)
         .set_statistics_enabled(EnabledStatistics::Chunk)
-        .set_column_dictionary_enabled(ColumnPath::from("data"), false)
+        .set_dictionary_enabled(false)
         .set_column_statistics_enabled(ColumnPath::from("data"), EnabledStatistics::None);
-    for column in plain {
-        properties = properties.set_column_dictionary_enabled(ColumnPath::from(column), false);
+    for column in REPEATED {
+        properties = properties.set_column_dictionary_enabled(ColumnPath::from(column), true);
     }
-    for column in logprobs {
+    for column in NUMBERS {
         let item = ColumnPath::from(vec![column.into(), "list".into(), "item".into()]);
-        // No two log-probabilities are alike; their bytes by place are.
         properties = properties
-            .set_column_dictionary_enabled(item.clone(), false)
+            .set_column_statistics_enabled(item.clone(), EnabledStatistics::None)
             .set_column_encoding(item, Encoding::BYTE_STREAM_SPLIT);
     }
     properties.build()

@@ -11,10 +11,10 @@ use serde::de::IgnoredAny;
 use super::lines::{Blocks, document};
 use super::quarantine::Rejected;
 use super::recovery;
-use super::scan;
 use crate::archive::SourceForm;
 use crate::error::{Error, Result};
 use crate::finding::Code;
+use crate::wire::scan;
 
 /// A file among the sources.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use rayon::prelude::*;
 
 use super::detect::{Found, stem};
-use super::lines::{Blocks, MAX_LINE, text, whole};
+use super::lines::{Blocks, MAX_LINE, has_content, text, whole};
 use super::quarantine::{Quarantine, Rejected};
 use super::scope::Scope;
 use super::served::{committed, routes_only};
-use super::staged::narrow;
+use super::staged::{all_narrow, narrow};
 use crate::archive::{
     Call, CaptureFailure, Completeness, Completion, Mode, Origin, Quarantined, SourceForm,
     SourceKind,
@@ -53,9 +53,10 @@ pub(super) fn stores(found: &[Found]) -> Result<Vec<(CaptureKey, StoreFiles)>> {
         stores.entry((folder, id)).or_default()[at] = Some(file.clone());
     }
     let keyed = stores.into_par_iter().map(|((_, id), files)| {
-        let filled = files.iter().flatten().try_fold(false, |filled, file| {
-            Ok::<_, Error>(filled || Blocks::open(&file.path)?.next().is_some())
-        })?;
+        let filled = files
+            .iter()
+            .flatten()
+            .try_fold(false, |filled, file| Ok::<_, Error>(filled || has_content(&file.path)?))?;
         let named = files[0].as_ref().filter(|file| !stem(&file.path).ends_with(SUFFIXES[0]));
         let id = match named {
             Some(file) => first_scope(&file.path)?.unwrap_or(id),
@@ -172,7 +173,7 @@ impl Reader<'_> {
         let (mut lines, mut entries) = (Vec::new(), Vec::new());
         for line in snapshot.entries {
             let ids = [&line.entry.prompt_token_ids, &line.entry.generation_token_ids];
-            let narrow = ids.into_iter().try_for_each(|ids| narrow(ids).map(|_| ()));
+            let narrow = ids.into_iter().try_for_each(|ids| all_narrow(ids));
             let version = check_version(line.entry.fingerprint_version.unwrap_or(0));
             match narrow.and(version.map_err(Rejected::from)) {
                 Ok(()) => {

@@ -11,7 +11,6 @@ use super::lines::{Blocks, Line, text};
 use super::media::FlagsLine;
 use super::quarantine::{Quarantine, Rejected};
 use super::rollouts::{Identity, RolloutLine};
-use super::scan;
 use super::staged::{ReceiptLine, Record};
 use super::texts::{LineRef, Texts};
 use super::{Progress, lineage, lines, recovery, trace};
@@ -19,6 +18,7 @@ use crate::archive::{Origin, SourceForm};
 use crate::error::{Error, Result};
 use crate::id::{CaptureKey, Digest32};
 use crate::wire::TokenEntry;
+use crate::wire::scan;
 
 /// What the sources hold, and where.
 #[derive(Debug, Default)]

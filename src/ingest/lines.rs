@@ -213,9 +213,25 @@ pub fn document(path: &Path) -> Result<Result<String, Unreadable>> {
     Ok(bytes.and_then(|bytes| String::from_utf8(bytes).map_err(malformed)))
 }
 
+/// Whether a file holds anything but white space.
+pub fn has_content(path: &Path) -> Result<bool> {
+    let mut inner = decompressed(path)?;
+    let mut bytes = [0; 4096];
+    loop {
+        match inner.read(&mut bytes) {
+            Ok(0) => return Ok(false),
+            Ok(read) if bytes[..read].trim_ascii().is_empty() => {}
+            // What cannot be read is for whoever reads it to say.
+            Ok(_) | Err(_) => return Ok(true),
+        }
+    }
+}
+
 /// All bytes of a file, decompressed, if they are no more than `limit`.
 pub fn whole(path: &Path, limit: usize) -> Result<Result<Vec<u8>, Unreadable>> {
-    let mut bytes = Vec::new();
+    let stored = std::fs::metadata(path).map_or(0, |meta| meta.len());
+    // One byte more, so that a plain file is read without growing.
+    let mut bytes = Vec::with_capacity((stored as usize).min(limit).saturating_add(1));
     let unreadable = |message| Ok(Err(Unreadable { code: Code::UnreadableSource, message }));
     match decompressed(path)?.take(limit as u64 + 1).read_to_end(&mut bytes) {
         Err(error) => unreadable(format!("the file cannot be read: {error}")),

@@ -14,7 +14,6 @@ mod plan;
 mod quarantine;
 mod recovery;
 mod rollouts;
-mod scan;
 mod scope;
 mod served;
 mod staged;

@@ -43,6 +43,14 @@ impl ReceiptLine {
     }
 }
 
+/// Whether [`narrow`] takes the ids.
+pub(super) fn all_narrow(ids: &[u64]) -> Result<(), Rejected> {
+    match ids.iter().fold(0, |all, id| all | id) <= u64::from(u32::MAX) {
+        true => Ok(()),
+        false => narrow(ids).map(|_| ()),
+    }
+}
+
 /// Wire token ids are 64 bits wide, those of an archive 32.
 pub(super) fn narrow(ids: &[u64]) -> Result<Vec<u32>, Rejected> {
     ids.iter()

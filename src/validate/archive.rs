@@ -75,7 +75,10 @@ pub fn archive(
         |number, groups| {
             let groups = groups?;
             let mut piece = part(&groups, settings, &stored, &lost);
-            piece.findings.splice(0..0, archive.check_digests(number, &groups)?);
+            piece.findings.splice(
+                0..0,
+                archive.check_digests(number, &groups, settings.read_data.is_some())?,
+            );
             Ok(piece)
         },
         |number, piece| {

@@ -23,6 +23,7 @@ pub mod receipt;
 pub mod replay;
 pub mod route;
 mod rules;
+pub(crate) mod scan;
 pub mod staged;
 pub mod store;
 pub mod terminal;

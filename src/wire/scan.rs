@@ -5,7 +5,7 @@
 ///
 /// Nothing is judged here. What a value holds is skipped over, not read, so a line that is no
 /// JSON may still give members; the full parser has the last word on it.
-pub(super) fn members(line: &[u8]) -> Option<Vec<(&[u8], &[u8])>> {
+pub fn members(line: &[u8]) -> Option<Vec<(&[u8], &[u8])>> {
     let mut rest = line.trim_ascii().strip_prefix(b"{")?.trim_ascii_start();
     let mut members = Vec::new();
     if rest == b"}" {
@@ -28,7 +28,7 @@ pub(super) fn members(line: &[u8]) -> Option<Vec<(&[u8], &[u8])>> {
 }
 
 /// The text of a value that is a string without escapes.
-pub(super) fn plain_string(value: &[u8]) -> Option<&str> {
+pub fn plain_string(value: &[u8]) -> Option<&str> {
     let text = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     if memchr::memchr2(b'\\', b'"', text).is_some() {
         return None;
