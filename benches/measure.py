@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import signal
 import statistics
 import subprocess
 import sys
@@ -13,6 +14,9 @@ ROOT = Path(__file__).resolve().parent.parent
 BENCHES = ROOT / "benches"
 PYTHON = Path(os.environ.get("FORESTCTL_DEPS", ROOT / ".deps")) / "peer/bin/python"
 MIB = 1 << 20
+
+# Scratch folders are removed however the script ends.
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
 def say(text):
