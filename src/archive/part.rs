@@ -103,8 +103,7 @@ fn write_batches(
     batches: impl Iterator<Item = Result<RecordBatch>>,
 ) -> Result<FileEntry> {
     let whole = dir.join(path);
-    let failed =
-        |e: ParquetError| Error::format(format!("cannot write {}", whole.display())).because(e);
+    let failed = |e| unwritten(&whole, e);
     if let Some(folder) = whole.parent() {
         std::fs::create_dir_all(folder).map_err(|e| Error::io("cannot create", folder, e))?;
     }
@@ -116,6 +115,19 @@ fn write_batches(
     }
     writer.close().map_err(failed)?;
     sink.entry(path.to_owned(), rows as u64).map_err(|e| Error::io("cannot write", &whole, e))
+}
+
+/// A failure to write a table; the system's own reason, where it was one.
+fn unwritten(path: &Path, error: ParquetError) -> Error {
+    let doing = "cannot write";
+    let other = match error {
+        ParquetError::External(inner) => match inner.downcast::<std::io::Error>() {
+            Ok(reason) => return Error::io(doing, path, *reason),
+            Err(inner) => ParquetError::External(inner),
+        },
+        other => other,
+    };
+    Error::format(format!("{doing} {}", path.display())).because(other)
 }
 
 /// Columns whose values repeat; any other would only be slower for a dictionary.

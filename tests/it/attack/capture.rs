@@ -52,14 +52,23 @@ impl Capture {
     /// One group of `size` rollouts, of which none has a call yet; further calls go to the last
     /// scope that [`Capture::scope`] began.
     pub fn of(schema: u64, size: u32) -> Self {
-        let mut capture = Self { schema, ..Self::default() };
+        let mut capture = Self::empty(schema);
         capture.scope(0, size);
         capture
     }
 
+    /// Nothing, to be begun with [`Capture::rollout`].
+    pub fn empty(schema: u64) -> Self {
+        Self { schema, ..Self::default() }
+    }
+
     /// Begins the scope `0-{slot}`, which fills rollout `g_g{slot}` of `size`.
     pub fn scope(&mut self, slot: u32, size: u32) {
-        let key = format!("0-{slot}");
+        self.rollout("g", &format!("0-{slot}"), slot, size);
+    }
+
+    /// Begins a scope, which fills a slot of a group.
+    pub fn rollout(&mut self, group: &str, key: &str, slot: u32, size: u32) {
         let mut receipt = json!({
             "schema_version": self.schema, "digest_version": 2, "extras_digest_version": 1,
             "reward": 1.0, "terminal_model_call_id": null, "manifest": [],
@@ -73,7 +82,8 @@ impl Capture {
         }
         self.receipts.push(receipt);
         self.rollouts.push(json!({
-            "group_id": "g", "rollout_id": format!("g_g{slot}"), "slot": slot, "group_size": size,
+            "group_id": group, "rollout_id": format!("{group}_g{slot}"), "slot": slot,
+            "group_size": size,
             "capture_key": key, "reward": 1.0,
             "result": { "response": { "id": null, "object": "response", "output": [] } },
         }));
@@ -151,7 +161,7 @@ impl Capture {
 
     /// The staged record of a call.
     pub fn record(&mut self, id: &str) -> &mut Value {
-        self.staged.iter_mut().find(|record| record["model_call_id"] == id).unwrap()
+        self.staged.iter_mut().rev().find(|record| record["model_call_id"] == id).unwrap()
     }
 
     /// The manifest row of a call.

@@ -6,6 +6,8 @@
 mod capture;
 mod corruption;
 mod forged;
+mod full_disk;
+mod kill;
 mod refusals;
 mod sealed;
 mod store;
