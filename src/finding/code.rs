@@ -285,6 +285,8 @@ codes! {
             => "Restore the file from a copy, or ingest again with --force.";
         UnlistedFile "unlisted_file" Error "A file of the archive is not listed in its manifest."
             => "Remove it, or ingest again with --force.";
+        UnknownCode "unknown_code" Error "A newer forestctl set a line aside for a reason that this one has no code for."
+            => "Validate with the forestctl that wrote the archive, or a newer one.";
     }
 }
 
