@@ -7,6 +7,7 @@ mod cli;
 mod closed_loop;
 mod generated;
 mod ingest;
+mod reader;
 mod reports;
 mod rows;
 mod select;
@@ -14,5 +15,6 @@ mod select_cli;
 #[cfg(feature = "torch")]
 mod step;
 mod validate;
+mod versions;
 mod wire_staged;
 mod wire_store;

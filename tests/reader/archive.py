@@ -18,7 +18,7 @@ SOURCES = ("staged", "gym_store", "inline_rollouts")
 COMPLETENESS = ("complete", "incomplete", "unknown")
 
 
-class Broken(Exception):
+class Broken(ValueError):
     """The archive is not what it says it is, or not what the document says."""
 
 
@@ -337,7 +337,6 @@ def columns(call):
 def extras(call):
     """The text of the extras with the routes put back, or None."""
     text = call["extras"]
-    need((call["routes"] is None) == (call["routes_at"] is None), "routes without a place")
     if call["routes"] is None:
         return text
     raw, at = text.encode(), call["routes_at"]
@@ -389,9 +388,11 @@ def check_rollout(rollout):
 
 def check_call(name, call):
     need(call["mode"] in ("text", "token_in"), f"{name}: mode {call['mode']}")
-    for group in (SIGNED, ["raw_token_mask", "raw_logprobs"]):
+    raw, media = ["raw_token_mask", "raw_logprobs"], [c for c in call if c.startswith("media_")]
+    for group in (SIGNED, raw, ["routes", "routes_at"], media):
         nulls = {call[column] is None for column in group}
         need(len(nulls) == 1, f"{name}: only some of {group}")
+    need(call["routes"] is None or call["extras"] is not None, f"{name}: routes of no extras")
     if call["raw_token_mask"] is None:
         split = call["carry_len"] + len(call["generation_logprobs"]) // 4
         need(split == len(tokens(call)), f"{name}: carry and generation are not the delta")

@@ -145,6 +145,7 @@ def groups_of_items(output):
 def compare_served(where, row, response_id, items):
     """A committed row of a source that records the served items themselves."""
     need(row["response_id"] == response_id, f"{where}: another response")
+    need(row["output_items"] is not None, f"{where}: no output items")
     expected = [(i.get("id"), i.get("type"), wire.assistant_fingerprint([i])) for i in items]
     found = [(item["id"], item["type"], item["fingerprint"]) for item in row["output_items"]]
     need(found == expected, f"{where}: other output items")

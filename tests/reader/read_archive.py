@@ -18,7 +18,7 @@ import sys
 
 import duckdb
 import wire
-from archive import KINDS, PART_TABLES, Archive, Broken, columns, extras, need, tokens
+from archive import KINDS, PART_TABLES, Archive, columns, extras, need, tokens
 from captures import sequence
 from sources import compare
 
@@ -31,7 +31,7 @@ def main():
     args = parser.parse_args()
     try:
         print(json.dumps(read(args.archive, args.sources, args.unproven)))
-    except Broken as broken:
+    except ValueError as broken:
         print(f"read_archive: {broken}", file=sys.stderr)
         return 1
 

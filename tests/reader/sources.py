@@ -60,9 +60,10 @@ def compare(archive, given):
         key, name = rollout.row["capture_key"], rollout.row["rollout_id"]
         compare_calls(rollout, sources, forms, compared)
         compare_account(rollout, archive, sources, forms, receipts.get(key))
-        compared["receipts"] += key in receipts
-        if name in lines:
-            compare_rollout(rollout, lines[name], len(seen[rollout.row["group_id"]]))
+        compared["receipts"] += key in receipts and rollout.row["source"] == "staged"
+        line = lines.get(name) or nameless_line(rollout, sources, forms)
+        if line is not None:
+            compare_rollout(rollout, line, len(seen[rollout.row["group_id"]]))
             compared["rollouts"] += 1
         else:
             receipt = json.loads(rollout.scope["receipt"] or '{"reward": null}')
@@ -76,16 +77,18 @@ def compare(archive, given):
 
 
 def check_coverage(archive, sources, forms):
-    """Every line of a capture is a call, or set aside; of equal lines one suffices in a store."""
+    """Every line of a capture is a call, or set aside. Of equal lines one suffices in a store, and
+    where the archive was added to."""
     kept = {call["origin"] for rollout in archive.rollouts for call in rollout.calls}
     aside = {(entry["source"], entry.get("line")) for entry in archive.quarantine}
     need(not kept & aside, f"both archived and set aside: {kept & aside}")
     for name, form in forms.items():
         if form in ("staged", "store") and (name, None) not in aside:
-            lines = sources.lines(name)
-            texts = {lines[line] for file, line in kept if file == name}
-            for number, line in lines.items():
-                seen = (name, number) in kept | aside or (form == "store" and line in texts)
+            again = {
+                sources.lines(file)[line] for file, line in kept if file != name or form == "store"
+            }
+            for number, line in sources.lines(name).items():
+                seen = (name, number) in kept | aside or line in again
                 need(seen, f"{name}:{number} is neither archived nor set aside")
 
 
@@ -103,8 +106,11 @@ def rollouts_lines(sources, forms, archive):
     """Rollouts lines by the rollout that they name, but for those that were set aside."""
     found = {}
     aside = {(entry["source"], entry.get("line")) for entry in archive.quarantine}
-    for name in (name for name, form in forms.items() if form == "rollouts"):
-        for number, line in sources.lines(name).items():
+    for name, form in forms.items():
+        if form == "trace" and (name, None) not in aside:
+            line = line_of_trace(json.loads(sources.whole(name)))
+            found[line["rollout_id"]] = json.dumps(line)
+        for number, line in sources.lines(name).items() if form == "rollouts" else ():
             if (name, number) in aside:
                 continue
             stated = json.loads(line)
@@ -115,11 +121,21 @@ def rollouts_lines(sources, forms, archive):
     return found
 
 
+def nameless_line(rollout, sources, forms):
+    """The line of a rollout with inline calls, which need not name it."""
+    places = {call["origin"] for call in rollout.calls if forms[call["origin"][0]] == "rollouts"}
+    return next((sources.lines(file)[line] for file, line in places), None)
+
+
 def compare_rollout(rollout, line, seen):
     row, stated = rollout.row, json.loads(line)
     name = row["rollout_id"]
     if "group_id" in stated:
         identity = [stated[k] for k in ("group_id", "slot", "group_size", "capture_key")]
+    elif "_ng_task_index" not in stated:
+        group = row["group_id"]
+        identity = [group, row["slot"], seen, row["capture_key"]]
+        need(name == f"{group}_g{row['slot']}", f"{name} is not the name of a slot of {group}")
     else:
         task, slot = stated["_ng_task_index"], stated["_ng_rollout_index"]
         attempt = stated.get("_ng_attempt_index", 0)
@@ -129,6 +145,8 @@ def compare_rollout(rollout, line, seen):
     need(found == identity, f"{name}: {found} in the archive, {identity} in the line")
     need(row["reward"] == stated.get("reward"), f"{name}: another reward")
     need(row["mask_sample"] == stated.get("mask_sample", False), f"{name}: another mask_sample")
+    told = "result" in stated or "response" in stated
+    need((row["result"] is not None) == told, f"{name}: a result or none")
     if "result" in stated:
         need(row["result"] in line, f"{name}: result is not verbatim")
         need(json.loads(row["result"]) == stated["result"], f"{name}: another result")
@@ -139,8 +157,6 @@ def compare_rollout(rollout, line, seen):
             for key in TOKEN_FIELDS:
                 item.pop(key, None)
         need(json.loads(row["result"]) == stated, f"{name}: another result")
-    else:
-        need(row["result"] is None, f"{name}: a result from nowhere")
 
 
 def compare_calls(rollout, sources, forms, compared):
@@ -166,14 +182,15 @@ def compare_calls(rollout, sources, forms, compared):
                 compare_inline(where, rollout, number, by_id, response)
                 compared["inline"] += 1
             case "trace":
-                response = response_of_trace(json.loads(sources.whole(file)))
-                compare_inline(where, rollout, number, by_id, response)
+                whole = line_of_trace(json.loads(sources.whole(file)))
+                compare_inline(where, rollout, number, by_id, whole["response"])
                 compared["inline"] += 1
             case other:
                 need(False, f"{where}: calls of form {other}")
 
 
-def response_of_trace(trace):
+def line_of_trace(trace):
+    """The rollouts line that says the same."""
     items = [
         {
             "id": call["completion_id"],
@@ -187,7 +204,15 @@ def response_of_trace(trace):
         }
         for call in trace["model_calls"]
     ]
-    return {"output": items}
+    return {
+        "group_id": trace.get("group_id") or trace["rollout_id"],
+        "rollout_id": trace["rollout_id"],
+        "slot": 0,
+        "group_size": 1,
+        "capture_key": trace["rollout_id"],
+        "reward": trace.get("reward"),
+        "response": {"output": items},
+    }
 
 
 def compare_account(rollout, archive, sources, forms, receipt):
@@ -224,6 +249,6 @@ def compare_account(rollout, archive, sources, forms, receipt):
     aside = [e for e in archive.quarantine if e["source"] in files and e["code"] != "torn_store_tail"]
     lost = pending or aside or (marked and state is None)
     if state is not None:
-        lost = lost or state["incomplete"] or state["entry_digests"].keys() - set(ids["committed"])
+        lost = lost or state["incomplete"] or state.get("entry_digests", {}).keys() - set(ids["committed"])
     expected = "incomplete" if lost else "complete" if state and intents else "unknown"
     need(row["completeness"] == expected, f"{name}: {row['completeness']}, not {expected}")

@@ -108,7 +108,8 @@ def assistant_fingerprint(items):
                 fields += [b"\0" + text("text"), b"\1" + text(block["text"])]
         if item.get("type") == "function_call":
             called = item.get("call_id") or item.get("id") or ""
-            fields += [b"\2" + text(called), b"\3" + text(item["name"])]
+            name = f"{space}__{item['name']}" if (space := item.get("namespace")) else item["name"]
+            fields += [b"\2" + text(called), b"\3" + text(name)]
             fields += [b"\4" + text(canonical(item["arguments"]))]
     return sha256("nemo-gym-lineage", b"".join(fields))
 
