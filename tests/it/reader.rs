@@ -270,6 +270,24 @@ fn stores_in_any_state_are_read_value_by_value() {
     }
 }
 
+/// Of a store of deltas the root is lost, and so nothing completes the rest.
+#[test]
+fn deltas_that_nothing_completes_are_read_value_by_value() {
+    if python().is_none() {
+        return;
+    }
+    let case = Case::new("cut");
+    let store = "testdata/gym-0.7/store/complete_delta_records/before";
+    case.copy(0, store, &["0-1."]);
+    let kept = lines(&format!("{store}/0-1.tokens.jsonl"))[1..].to_vec();
+    assert!(kept.iter().all(|line| line.contains("\"prompt_is_delta\":true")));
+    case.write("0-1.tokens.jsonl", &kept);
+    case.ingest();
+    assert_eq!(case.read(&[])["compared"], compared(0, 2, 0, 0, 0));
+    let groups = Archive::open(&case.archive()).unwrap().groups().unwrap();
+    assert_eq!(groups[0].rollouts[0].ledger.failures.len(), 2);
+}
+
 /// Rollouts lines of every identity whose items carry arrays, and a trace.
 fn inline() -> Case {
     let item = |id: &str, prompt: &[u32], generation: &[u32]| {

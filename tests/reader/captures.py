@@ -90,14 +90,19 @@ def compare_entry(where, rollout, call, by_id, entry):
     """An entry of a Gym store."""
     need(call["call_id"] == entry["model_call_id"], f"{where}: another call")
     need(call["capture_key"] == entry["rollout_id"], f"{where}: another scope")
+    doubted = call["call_id"] in {row["call_id"] for row in rollout.ledger["failed"]}
+    delta = bool(entry.get("prompt_is_delta"))
+    suffix = len(entry["prompt_token_ids"]) + len(entry["generation_token_ids"])
+    if delta and doubted:
+        # Nothing completes it; what stands in for the tokens before it is as long as it says.
+        before = {"token_ids": bytes(4 * (entry["cum_len"] - suffix)), "parent_call_id": None}
+        by_id = {call["parent_call_id"]: before, call["call_id"]: call}
     whole = sequence(call, by_id)
-    if entry.get("prompt_is_delta"):
-        suffix = len(entry["prompt_token_ids"]) + len(entry["generation_token_ids"])
+    if delta:
         entry["prompt_token_ids"] = whole[: len(whole) - suffix] + entry["prompt_token_ids"]
     compare_full(where, call, by_id, entry)
-    doubted = {row["call_id"] for row in rollout.ledger["failed"]}
     parent = entry.get("parent_call_id")
-    need(call["call_id"] in doubted or call["parent_call_id"] == parent, f"{where}: another parent")
+    need(call["parent_call_id"] == parent or doubted and not delta, f"{where}: another parent")
     need(call["cum_len"] == (entry.get("cum_len") or len(whole)), f"{where}: another cum_len")
     stamped = call["entry_digest"] and call["entry_digest"].hex()
     need(stamped == entry.get("digest"), f"{where}: another digest")
