@@ -39,6 +39,7 @@ $(DENY):
 	cargo install cargo-deny --version 0.20.2 --locked --root .deps
 
 test: lint check-docs deny ## Prove everything: format, lints, tests with and without torch, docs, licenses
+	@scripts/python.sh
 	cargo test
 	$(TORCH_ENV); cargo test --features torch
 	@echo "make test: everything passed"

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::content::{self, Known};
 use super::journal::Written;
-use super::manifest::{Counts, FileEntry, TABLES, part_path};
+use super::manifest::{Counts, FileEntry, FormatVersion, TABLES, part_path};
 use super::write::Summary;
 use super::{Archive, Group, Quarantined, SourceFile};
 use crate::error::{Error, Result};
@@ -28,6 +28,7 @@ impl Existing {
     /// Opens the archive at `target`.
     pub fn open(target: &Path) -> Result<Self> {
         let archive = Archive::open(target)?;
+        archive.manifest().format.check_growable_by(&FormatVersion::current())?;
         let known = archive.known()?;
         let (mut parts, mut rollouts) = (BTreeMap::new(), BTreeMap::new());
         for (number, known) in (0u64..).zip(&known) {

@@ -31,7 +31,7 @@ pub struct Quarantined {
     /// One-based line; `None` when the whole file, or the rest of it, is meant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u64>,
-    /// Stable code.
+    /// Stable code; `unknown_code` for one of a newer minor version of the format.
     #[serde(deserialize_with = "code")]
     pub code: Code,
     /// What was found and what was expected.
@@ -82,9 +82,7 @@ impl Quarantined {
 }
 
 fn code<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Code, D::Error> {
-    let word = String::deserialize(deserializer)?;
-    Code::parse(&word)
-        .ok_or_else(|| serde::de::Error::custom(format!("{word:?} is not a code of this version")))
+    Ok(Code::parse(&String::deserialize(deserializer)?).unwrap_or(Code::UnknownCode))
 }
 
 /// What a file turned out to hold.
@@ -115,7 +113,8 @@ pub enum SourceForm {
     Stream,
     /// A recovery checkpoint, which is refused.
     Recovery,
-    /// Not a capture.
+    /// Not a capture; or a form that came with a newer minor version of the format.
+    #[serde(other)]
     Ignored,
 }
 

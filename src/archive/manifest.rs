@@ -50,11 +50,29 @@ impl FormatVersion {
         let help = if found > read {
             "Use a newer forestctl, or ingest the sources again with this one"
         } else {
-            "Ingest the sources again with this forestctl"
+            "Ingest the sources again with this forestctl, to another output or with --force"
         };
         let minor = self.minor;
         Err(Error::format(format!("archive format {found}.{minor}; this forestctl reads {read}.x"))
             .help(help))
+    }
+
+    /// Whether a writer of version `writer` can add to an archive of this version, which it can
+    /// read, and keep all of it.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::error::Kind::Format`] with both versions and what to do.
+    pub fn check_growable_by(&self, writer: &FormatVersion) -> Result<()> {
+        if self.minor <= writer.minor {
+            return Ok(());
+        }
+        let (major, found, written) = (self.major, self.minor, writer.minor);
+        Err(Error::format(format!(
+            "archive format {major}.{found}; this forestctl writes {major}.{written}, and would \
+             lose what is new in it"
+        ))
+        .help("Add to it with a newer forestctl, or ingest to another output"))
     }
 }
 

@@ -339,6 +339,8 @@ codes! {
             => "It was changed after it was written. Restore it from a copy, or ingest again with --force.";
         UnlistedFile "unlisted_file" Error "A file of the archive is not listed in its manifest."
             => "Remove it, or ingest again with --force.";
+        UnknownCode "unknown_code" Error "A newer forestctl set a line aside for a reason that this one has no code for."
+            => "Validate with the forestctl that wrote the archive, or a newer one.";
     }
 }
 

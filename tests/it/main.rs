@@ -8,6 +8,7 @@ mod closed_loop;
 mod generated;
 mod ingest;
 mod media;
+mod reader;
 mod reports;
 mod rows;
 mod select;
@@ -15,5 +16,6 @@ mod select_cli;
 #[cfg(feature = "torch")]
 mod step;
 mod validate;
+mod versions;
 mod wire_staged;
 mod wire_store;
