@@ -55,8 +55,8 @@ fn update_values<T: Copy, const N: usize>(
 ) {
     let mut block = [0; BLOCK];
     for values in values.chunks(BLOCK / N) {
-        for (place, &value) in block.chunks_exact_mut(N).zip(values) {
-            place.copy_from_slice(&bytes(value));
+        for (place, &value) in block.as_chunks_mut().0.iter_mut().zip(values) {
+            *place = bytes(value);
         }
         hash.update(&block[..values.len() * N]);
     }
@@ -65,8 +65,7 @@ fn update_values<T: Copy, const N: usize>(
 /// Feeds `count` times the same binary32.
 fn update_repeated(hash: &mut Sha256, value: f32, count: usize) {
     let mut block = [0; BLOCK];
-    let bytes = value.to_be_bytes();
-    block.chunks_exact_mut(4).for_each(|place| place.copy_from_slice(&bytes));
+    block.as_chunks_mut().0.fill(value.to_be_bytes());
     let mut left = 4 * count;
     while left > 0 {
         let now = left.min(BLOCK);
