@@ -7,6 +7,7 @@ mod capture;
 mod corruption;
 mod forged;
 mod full_disk;
+mod hostile;
 mod kill;
 mod refusals;
 mod sealed;
