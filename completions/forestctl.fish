@@ -62,7 +62,7 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand ingest" -s h -l help
 complete -c forestctl -n "__fish_forestctl_using_subcommand ingest" -s V -l version -d 'Print version'
 complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -l cumulative -d 'Calls whose cumulative hash is computed again; all is quadratic in the length of a chain' -r -f -a "endpoints\t'Scored calls and calls without a child'
 all\t'Every call'"
-complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -l read-data -d 'Read tensor data, too: all, one share of several (2/5), or a percentage (2.5%)' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -l read-data -d 'Read tensor data, too: all, one share of several (2/5), or a percentage (2.5%). Digests of rollouts whose calls are signed are computed again, too' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -l policy -d 'Select by this policy too, and report why rollouts are masked and groups dropped' -r -f -a "returned_history\t'Calls whose generations the returned history holds'
 all_captured\t'Every recorded call, abandoned retries and branches included'"
 complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -l report -d 'Report to another tool too: junit=FILE, sarif=FILE, github, or github=FILE' -r

@@ -46,7 +46,8 @@ pub struct ValidateArgs {
     /// Calls whose cumulative hash is computed again; all is quadratic in the length of a chain
     #[arg(long, value_enum, default_value_t, value_name = "CALLS")]
     pub cumulative: Cumulative,
-    /// Read tensor data, too: all, one share of several (2/5), or a percentage (2.5%)
+    /// Read tensor data, too: all, one share of several (2/5), or a percentage (2.5%). Digests of
+    /// rollouts whose calls are signed are computed again, too
     #[arg(long, value_name = "SHARE", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "100%")]
     pub read_data: Option<ReadData>,

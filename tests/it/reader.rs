@@ -143,6 +143,18 @@ fn staged_captures_and_stores_are_read_value_by_value() {
     }
 }
 
+/// Tensors against the sidecars that they came in, and what the calls signed of them.
+#[test]
+fn media_are_read_value_by_value() {
+    if python().is_none() {
+        return;
+    }
+    let case = Case::of("testdata/media/capture");
+    case.ingest();
+    let read = case.read(&["moved_span_unsigned.c1"]);
+    assert_eq!(read["tensors"], json!([199, 17]));
+}
+
 /// What nemo-gym itself staged: ids beyond ASCII, log-probabilities at the ends of f32, nested
 /// extras, and token ids that no archive holds.
 #[test]

@@ -35,6 +35,20 @@ def numbers(kind):
     return pa.large_list(pa.field("item", kind, nullable=False))
 
 
+def listed(kind):
+    return pa.large_list(pa.field("item", kind, nullable=False))
+
+
+PIECE = pa.struct([pa.field("digest", DIGEST), pa.field("bytes", pa.uint64(), nullable=False)])
+TENSOR = pa.struct(
+    [
+        pa.field("field", pa.string(), nullable=False),
+        pa.field("dtype", pa.string(), nullable=False),
+        pa.field("shape", listed(pa.uint64()), nullable=False),
+        pa.field("data", pa.large_binary()),
+        pa.field("pieces", listed(PIECE)),
+    ]
+)
 OUTPUT_ITEM = pa.struct([("id", pa.string()), ("type", pa.string()), ("fingerprint", DIGEST)])
 COLUMNS = {
     "calls": [
@@ -69,6 +83,7 @@ COLUMNS = {
         ("media_present", pa.bool_(), True),
         ("media_has_frames", pa.bool_(), True),
         ("media_metadata_digest", DIGEST, True),
+        ("media_tensors", listed(TENSOR), True),
     ],
     "rollouts": [
         ("group_id", pa.string(), False),
@@ -389,6 +404,8 @@ def check_rollout(rollout):
 def check_call(name, call):
     need(call["mode"] in ("text", "token_in"), f"{name}: mode {call['mode']}")
     raw, media = ["raw_token_mask", "raw_logprobs"], [c for c in call if c.startswith("media_")]
+    media.remove("media_tensors")
+    need(call["media_tensors"] != [], f"{name}: no tensors, and a list of them")
     for group in (SIGNED, raw, ["routes", "routes_at"], media):
         nulls = {call[column] is None for column in group}
         need(len(nulls) == 1, f"{name}: only some of {group}")
@@ -509,8 +526,24 @@ def call_fields(out, call):
         out.flag(call["media_present"])
         out.flag(call["media_has_frames"])
         out.raw(call["media_metadata_digest"])
-    # Tensors: version 2.0 has no table of media, and so no call has any.
-    out.list([], None)
+    out.list(call["media_tensors"] or [], lambda tensor: tensor_fields(out, tensor))
+
+
+def tensor_fields(out, tensor):
+    out.text(tensor["field"])
+    out.text(tensor["dtype"])
+    out.list(tensor["shape"], out.number)
+    out.flag(tensor["data"] is not None)
+    if tensor["data"] is not None:
+        out.number(len(tensor["data"]))
+        out.raw(tensor["data"])
+    else:
+        out.list(tensor["pieces"], lambda piece: piece_fields(out, piece))
+
+
+def piece_fields(out, piece):
+    out.raw(piece["digest"])
+    out.number(piece["bytes"])
 
 
 def content_digest(rollouts):

@@ -17,6 +17,7 @@ import struct
 import sys
 
 import duckdb
+import media
 import wire
 from archive import KINDS, PART_TABLES, Archive, columns, extras, need, tokens
 from captures import sequence
@@ -57,6 +58,7 @@ def read(folder, given=(), known_unproven=()):
         "raw": sum(call["raw_token_mask"] is not None for call in calls),
         "routes": sum(call["routes"] is not None for call in calls),
         "quarantined": len(archive.quarantine),
+        "tensors": media.check(archive, given),
         "compared": compare(archive, given) if given else None,
     }
 

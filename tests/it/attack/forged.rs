@@ -8,6 +8,7 @@ use std::process::Command;
 use forestctl::archive::{self, Archive, Call, CommittedCall, Group, Ingested, Ledger, Rollout};
 use forestctl::finding::Severity;
 use forestctl::id::Digest32;
+use forestctl::validate::read_data::ReadData;
 use forestctl::validate::{self, Cumulative, Options, Settings};
 use rayon::prelude::*;
 
@@ -92,7 +93,8 @@ fn call(a: &Call, b: &Call, names: &mut BTreeSet<&'static str>) {
 /// What `validate` calls wrong in an archive; `None` when a part of it cannot be read.
 fn errors(archive: &Archive) -> Option<Vec<String>> {
     let options = Options { cumulative: Cumulative::All };
-    let settings = Settings { options, ..Settings::default() };
+    let read_data = Some(ReadData::ALL);
+    let settings = Settings { options, read_data, ..Settings::default() };
     let (mut errors, mut read) = (Vec::new(), true);
     validate::archive(archive, &settings, |piece| {
         let wrong = piece.findings.into_iter().filter(|f| f.severity == Severity::Error);
