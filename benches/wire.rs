@@ -76,7 +76,7 @@ impl Random {
     }
 
     fn below(&mut self, n: u64) -> u64 {
-        (self.next() >> 32) * n >> 32
+        ((self.next() >> 32) * n) >> 32
     }
 
     fn id(&mut self) -> u64 {
