@@ -8,7 +8,7 @@ SHELL := /bin/bash
 TORCH_ENV := eval "$$(scripts/libtorch.sh --env)"
 DENY := .deps/bin/cargo-deny
 
-.PHONY: help build demo test lint check-docs deny generated prerequisites clean
+.PHONY: help build demo test lint check-docs deny generated bench prerequisites clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 22
@@ -39,12 +39,18 @@ $(DENY):
 	cargo install cargo-deny --version 0.20.2 --locked --root .deps
 
 test: lint check-docs deny ## Prove everything: format, lints, tests with and without torch, docs, licenses
+	@scripts/python.sh
 	cargo test
 	$(TORCH_ENV); cargo test --features torch
 	@echo "make test: everything passed"
 
 generated: ## Write man pages, completions, schemas, and the reference of codes again
 	cargo run --quiet -- generated .
+
+bench: prerequisites ## Measure against the published package, then growth; half an hour, 15 GB of scratch
+	@benches/peer.sh
+	@.deps/peer/bin/python benches/compare.py
+	@.deps/peer/bin/python benches/growth.py
 
 clean: ## Remove what was built, the demo's results and .deps included
 	cargo clean

@@ -43,8 +43,9 @@ never\:"Never"))' \
         case $line[1] in
             (ingest)
 _arguments "${_arguments_options[@]}" : \
-'-o+[The archive to write]:ARCHIVE:_files' \
-'--output=[The archive to write]:ARCHIVE:_files' \
+'--files-from=[Read more sources from this file, one per line; \`-\` is stdin]:FILE:_files' \
+'-o+[The archive to write or to add to]:ARCHIVE:_files' \
+'--output=[The archive to write or to add to]:ARCHIVE:_files' \
 '--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
 json\:"One versioned JSON document"
 jsonl\:"One JSON object per item and line"
@@ -54,24 +55,32 @@ always\:"Always"
 never\:"Never"))' \
 '-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
 '--jobs=[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
-'--force[Replace an existing archive]' \
+'--force[Replace an existing archive as a whole]' \
 '(-v --verbose)-q[Say only what is asked for; exit codes stay]' \
 '(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
 '*-v[Log what is being done; twice for details]' \
 '*--verbose[Log what is being done; twice for details]' \
-'-h[Print help]' \
-'--help[Print help]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
 '-V[Print version]' \
 '--version[Print version]' \
-'*::sources -- Files or folders of captures\: staged records with receipts, a Gym file store, Gym rollouts:_files' \
+'*::sources -- Files, folders or globs of captures\: staged records with receipts, a Gym file store, Gym rollouts:_files' \
 && ret=0
 ;;
 (validate)
 _arguments "${_arguments_options[@]}" : \
-'--fail-on=[Least severity of a finding that makes the exit code 1]:SEVERITY:((error\:"Wrong evidence only"
-warning\:"Whatever masks, too"))' \
 '--cumulative=[Calls whose cumulative hash is computed again; all is quadratic in the length of a chain]:CALLS:((endpoints\:"Scored calls and calls without a child"
 all\:"Every call"))' \
+'--read-data=[Read tensor data, too\: all, one share of several (2/5), or a percentage (2.5%). Digests of rollouts whose calls are signed are computed again, too]::SHARE:_default' \
+'--policy=[Select by this policy too, and report why rollouts are masked and groups dropped]:POLICY:((returned_history\:"Calls whose generations the returned history holds"
+all_captured\:"Every recorded call, abandoned retries and branches included"))' \
+'*--report=[Report to another tool too\: junit=FILE, sarif=FILE, github, or github=FILE]:REPORT:_default' \
+'--fail-on=[Least severity of a finding that makes the exit code 1]:SEVERITY:((never\:"No finding does"
+error\:"Wrong evidence only"
+warning\:"Whatever masks, too"))' \
+'*--deny=[Make findings of these codes errors; \`warnings\` names all warnings]:CODE:(malformed_json malformed_record malformed_receipt malformed_media malformed_rollout line_too_long unreadable_source quarantine_full superseded_attempt malformed_sidecar orphan_tensor token_id_out_of_range conflicting_record unknown_scope conflicting_store_entry torn_store_tail store_unreadable unresolved_parent parent_digest_mismatch unsupported_schema unsupported_digest unsupported_extras_digest unsupported_fingerprint unsupported_replay unsupported_recovery rollout_failed capture_poisoned empty_manifest duplicate_manifest_row duplicate_staging_key row_count_mismatch duplicate_snapshot snapshot_identity_mismatch snapshot_order_mismatch wrong_rollout wrong_model_call_id wrong_parent_call_id wrong_mode wrong_prev_len wrong_delta_len wrong_cum_len wrong_weight_version wrong_digest wrong_extras_digest wrong_chain_hash wrong_cumulative_hash wrong_schema_version wrong_digest_version wrong_extras_digest_version invalid_snapshot corrupt_digest corrupt_extras_digest missing_parent parent_length_mismatch lineage_cycle missing_terminal chain_hash_mismatch invalid_mask_order empty_generation cumulative_hash_mismatch missing_receipt receipt_reward_mismatch uncommitted_record unaccounted_call capture_pending capture_failed capture_cancelled completion_failed completeness_unknown capture_incomplete completion_unrecorded clamped_logprob positive_logprob entry_digest_mismatch media_flag_mismatch media_metadata_mismatch invalid_media_geometry media_span_order media_span_outside_prompt media_token_mismatch media_uncovered media_not_new media_retained_changed media_prefix_mismatch missing_media_tensor unexpected_media_tensor invalid_media_tensor media_count_mismatch media_size_mismatch media_frame_mismatch media_size_indivisible media_patch_mismatch media_merge_mismatch media_frames_mixed media_dtype_mismatch media_patch_size_mismatch selection_not_closed failed_selected_call missing_reward missing_logprob missing_evidence ambiguous_evidence contradictory_evidence duplicated_evidence unmatched_evidence partial_generation unsupported_item terminal_not_selected terminal_mismatch unattributed_terminal missing_completion no_verified_layout inconsistent_group route_shape_mismatch invalid_route overlong seq_logprob_error environment_masked corrupt_file missing_tensor corrupt_tensor inconsistent_archive unlisted_file unknown_code warnings)' \
+'*--warn=[Make findings of these codes warnings]:CODE:(malformed_json malformed_record malformed_receipt malformed_media malformed_rollout line_too_long unreadable_source quarantine_full superseded_attempt malformed_sidecar orphan_tensor token_id_out_of_range conflicting_record unknown_scope conflicting_store_entry torn_store_tail store_unreadable unresolved_parent parent_digest_mismatch unsupported_schema unsupported_digest unsupported_extras_digest unsupported_fingerprint unsupported_replay unsupported_recovery rollout_failed capture_poisoned empty_manifest duplicate_manifest_row duplicate_staging_key row_count_mismatch duplicate_snapshot snapshot_identity_mismatch snapshot_order_mismatch wrong_rollout wrong_model_call_id wrong_parent_call_id wrong_mode wrong_prev_len wrong_delta_len wrong_cum_len wrong_weight_version wrong_digest wrong_extras_digest wrong_chain_hash wrong_cumulative_hash wrong_schema_version wrong_digest_version wrong_extras_digest_version invalid_snapshot corrupt_digest corrupt_extras_digest missing_parent parent_length_mismatch lineage_cycle missing_terminal chain_hash_mismatch invalid_mask_order empty_generation cumulative_hash_mismatch missing_receipt receipt_reward_mismatch uncommitted_record unaccounted_call capture_pending capture_failed capture_cancelled completion_failed completeness_unknown capture_incomplete completion_unrecorded clamped_logprob positive_logprob entry_digest_mismatch media_flag_mismatch media_metadata_mismatch invalid_media_geometry media_span_order media_span_outside_prompt media_token_mismatch media_uncovered media_not_new media_retained_changed media_prefix_mismatch missing_media_tensor unexpected_media_tensor invalid_media_tensor media_count_mismatch media_size_mismatch media_frame_mismatch media_size_indivisible media_patch_mismatch media_merge_mismatch media_frames_mixed media_dtype_mismatch media_patch_size_mismatch selection_not_closed failed_selected_call missing_reward missing_logprob missing_evidence ambiguous_evidence contradictory_evidence duplicated_evidence unmatched_evidence partial_generation unsupported_item terminal_not_selected terminal_mismatch unattributed_terminal missing_completion no_verified_layout inconsistent_group route_shape_mismatch invalid_route overlong seq_logprob_error environment_masked corrupt_file missing_tensor corrupt_tensor inconsistent_archive unlisted_file unknown_code warnings)' \
+'*--allow=[Leave findings of these codes out; how many they were is still said]:CODE:(malformed_json malformed_record malformed_receipt malformed_media malformed_rollout line_too_long unreadable_source quarantine_full superseded_attempt malformed_sidecar orphan_tensor token_id_out_of_range conflicting_record unknown_scope conflicting_store_entry torn_store_tail store_unreadable unresolved_parent parent_digest_mismatch unsupported_schema unsupported_digest unsupported_extras_digest unsupported_fingerprint unsupported_replay unsupported_recovery rollout_failed capture_poisoned empty_manifest duplicate_manifest_row duplicate_staging_key row_count_mismatch duplicate_snapshot snapshot_identity_mismatch snapshot_order_mismatch wrong_rollout wrong_model_call_id wrong_parent_call_id wrong_mode wrong_prev_len wrong_delta_len wrong_cum_len wrong_weight_version wrong_digest wrong_extras_digest wrong_chain_hash wrong_cumulative_hash wrong_schema_version wrong_digest_version wrong_extras_digest_version invalid_snapshot corrupt_digest corrupt_extras_digest missing_parent parent_length_mismatch lineage_cycle missing_terminal chain_hash_mismatch invalid_mask_order empty_generation cumulative_hash_mismatch missing_receipt receipt_reward_mismatch uncommitted_record unaccounted_call capture_pending capture_failed capture_cancelled completion_failed completeness_unknown capture_incomplete completion_unrecorded clamped_logprob positive_logprob entry_digest_mismatch media_flag_mismatch media_metadata_mismatch invalid_media_geometry media_span_order media_span_outside_prompt media_token_mismatch media_uncovered media_not_new media_retained_changed media_prefix_mismatch missing_media_tensor unexpected_media_tensor invalid_media_tensor media_count_mismatch media_size_mismatch media_frame_mismatch media_size_indivisible media_patch_mismatch media_merge_mismatch media_frames_mixed media_dtype_mismatch media_patch_size_mismatch selection_not_closed failed_selected_call missing_reward missing_logprob missing_evidence ambiguous_evidence contradictory_evidence duplicated_evidence unmatched_evidence partial_generation unsupported_item terminal_not_selected terminal_mismatch unattributed_terminal missing_completion no_verified_layout inconsistent_group route_shape_mismatch invalid_route overlong seq_logprob_error environment_masked corrupt_file missing_tensor corrupt_tensor inconsistent_archive unlisted_file unknown_code warnings)' \
 '--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
 json\:"One versioned JSON document"
 jsonl\:"One JSON object per item and line"
@@ -81,6 +90,7 @@ always\:"Always"
 never\:"Never"))' \
 '-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
 '--jobs=[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--assume-complete[Take sources that cannot tell whether calls were lost as complete]' \
 '(-v --verbose)-q[Say only what is asked for; exit codes stay]' \
 '(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
 '*-v[Log what is being done; twice for details]' \

@@ -65,6 +65,7 @@ impl Error {
             return Self::new(Kind::BrokenPipe, "broken pipe");
         }
         let mut error = Self::new(Kind::Io, format!("{doing} {}", path.as_ref().display()));
+        error.help = room(source.kind()).map(str::to_owned);
         error.source = Some(Box::new(source));
         error
     }
@@ -90,6 +91,21 @@ impl Error {
     pub fn advice(&self) -> Option<&str> {
         self.help.as_deref()
     }
+}
+
+/// What to do when there is no room left.
+fn room(kind: std::io::ErrorKind) -> Option<&'static str> {
+    use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    Some(match kind {
+        StorageFull => "The file system is full. Make room on it, or choose an output on another",
+        QuotaExceeded => {
+            "Your quota is used up. Make room under it, or choose an output on another file system"
+        }
+        FileTooLarge => {
+            "The file system, or the limit of this shell (ulimit -f), allows no larger file"
+        }
+        _ => return None,
+    })
 }
 
 impl fmt::Display for Error {

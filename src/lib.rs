@@ -21,6 +21,7 @@ pub mod finding;
 pub mod forest;
 pub mod id;
 pub mod ingest;
+pub mod ordered;
 pub mod output;
 pub mod report;
 pub mod rows;

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::Group;
+use super::{Group, PieceSources};
 use crate::finding::{Code, Finding};
 use crate::id::{CallId, CaptureKey, Digest32, RolloutId};
 
@@ -19,6 +19,8 @@ pub struct Ingested {
     pub quarantine: Vec<Quarantined>,
     /// Every file found, read or not, in order of path.
     pub sources: Vec<SourceFile>,
+    /// Where the tensor data that the groups refer to can be read.
+    pub pieces: PieceSources,
 }
 
 /// A line, or a whole file, that could not be read. One line of `quarantine.jsonl`.
@@ -29,7 +31,7 @@ pub struct Quarantined {
     /// One-based line; `None` when the whole file, or the rest of it, is meant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u64>,
-    /// Stable code.
+    /// Stable code; `unknown_code` for one of a newer minor version of the format.
     #[serde(deserialize_with = "code")]
     pub code: Code,
     /// What was found and what was expected.
@@ -80,9 +82,7 @@ impl Quarantined {
 }
 
 fn code<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Code, D::Error> {
-    let word = String::deserialize(deserializer)?;
-    Code::parse(&word)
-        .ok_or_else(|| serde::de::Error::custom(format!("{word:?} is not a code of this version")))
+    Ok(Code::parse(&String::deserialize(deserializer)?).unwrap_or(Code::UnknownCode))
 }
 
 /// What a file turned out to hold.
@@ -107,10 +107,22 @@ pub enum SourceForm {
     Trace,
     /// Media flags of calls.
     Media,
-    /// Media tensors, which this version does not read.
+    /// Media tensors of calls.
     MediaTensors,
-    /// Not a capture.
+    /// Lines of several kinds, each with its `kind`.
+    Stream,
+    /// A recovery checkpoint, which is refused.
+    Recovery,
+    /// Not a capture; or a form that came with a newer minor version of the format.
+    #[serde(other)]
     Ignored,
+}
+
+impl SourceForm {
+    /// Whether the file is read line by line, in any order.
+    pub fn is_lines(self) -> bool {
+        matches!(self, Self::Staged | Self::Receipts | Self::Rollouts | Self::Media | Self::Stream)
+    }
 }
 
 /// One file among the sources.

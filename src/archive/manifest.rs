@@ -1,12 +1,13 @@
 //! `archive.json`: what the archive holds, file by file, and a digest of itself.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Component, Path};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::SourceFile;
+use super::{Group, SourceFile};
 use crate::error::{Error, Result};
 use crate::id::Digest32;
 
@@ -27,7 +28,7 @@ pub struct FormatVersion {
 impl FormatVersion {
     /// The version that this code writes.
     pub fn current() -> Self {
-        Self { name: "forestctl-archive".to_owned(), major: 1, minor: 0 }
+        Self { name: "forestctl-archive".to_owned(), major: 2, minor: 0 }
     }
 
     /// Whether a reader of version `reader` can read an archive of this version.
@@ -49,11 +50,29 @@ impl FormatVersion {
         let help = if found > read {
             "Use a newer forestctl, or ingest the sources again with this one"
         } else {
-            "Ingest the sources again with this forestctl"
+            "Ingest the sources again with this forestctl, to another output or with --force"
         };
         let minor = self.minor;
         Err(Error::format(format!("archive format {found}.{minor}; this forestctl reads {read}.x"))
             .help(help))
+    }
+
+    /// Whether a writer of version `writer` can add to an archive of this version, which it can
+    /// read, and keep all of it.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::error::Kind::Format`] with both versions and what to do.
+    pub fn check_growable_by(&self, writer: &FormatVersion) -> Result<()> {
+        if self.minor <= writer.minor {
+            return Ok(());
+        }
+        let (major, found, written) = (self.major, self.minor, writer.minor);
+        Err(Error::format(format!(
+            "archive format {major}.{found}; this forestctl writes {major}.{written}, and would \
+             lose what is new in it"
+        ))
+        .help("Add to it with a newer forestctl, or ingest to another output"))
     }
 }
 
@@ -74,14 +93,50 @@ pub struct Counts {
     pub quarantined: u64,
 }
 
-impl std::ops::AddAssign for Counts {
-    fn add_assign(&mut self, other: Self) {
-        self.groups += other.groups;
-        self.rollouts += other.rollouts;
-        self.calls += other.calls;
-        self.tokens += other.tokens;
-        self.generated_tokens += other.generated_tokens;
-        self.quarantined += other.quarantined;
+/// Totals of one part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartCounts {
+    /// Prompt groups.
+    pub groups: u64,
+    /// Logical rollouts.
+    pub rollouts: u64,
+    /// Captured calls.
+    pub calls: u64,
+    /// Tokens as stored.
+    pub tokens: u64,
+    /// Generated tokens among them.
+    pub generated_tokens: u64,
+}
+
+impl PartCounts {
+    /// Counts whole groups.
+    pub fn of(groups: &[Group]) -> Self {
+        let mut counts = Self { groups: groups.len() as u64, ..Self::default() };
+        for rollout in groups.iter().flat_map(|group| &group.rollouts) {
+            counts.rollouts += 1;
+            for call in &rollout.calls {
+                counts.calls += 1;
+                counts.tokens += call.token_ids.len() as u64;
+                counts.generated_tokens += call.generation().len() as u64;
+            }
+        }
+        counts
+    }
+}
+
+impl Counts {
+    /// Totals of parts and quarantine; `None` when they overflow.
+    pub(super) fn sum(parts: &[PartCounts], quarantined: u64) -> Option<Self> {
+        parts.iter().try_fold(Self { quarantined, ..Self::default() }, |sum, part| {
+            Some(Self {
+                groups: sum.groups.checked_add(part.groups)?,
+                rollouts: sum.rollouts.checked_add(part.rollouts)?,
+                calls: sum.calls.checked_add(part.calls)?,
+                tokens: sum.tokens.checked_add(part.tokens)?,
+                generated_tokens: sum.generated_tokens.checked_add(part.generated_tokens)?,
+                quarantined,
+            })
+        })
     }
 }
 
@@ -115,15 +170,15 @@ pub struct Manifest {
     /// What wrote it.
     pub tool: Tool,
     /// Parts, each a set of tables of whole prompt groups.
-    pub parts: u64,
+    pub parts: Vec<PartCounts>,
     /// Totals.
     pub counts: Counts,
     /// Every file but the manifest, in order of path.
     pub files: Vec<FileEntry>,
     /// Every file that was found among the sources, in order of path.
     pub sources: Vec<SourceFile>,
-    /// BLAKE3 over path and digest of the tables of calls, rollouts and ledger: what was
-    /// captured, whatever files it came in.
+    /// BLAKE3 over the rollouts and their digests: what was captured, whatever files it came in
+    /// and in whatever order it was added.
     pub content: Digest32,
     /// BLAKE3 of the manifest's own text with the digits of this member left out.
     pub blake3: String,
@@ -142,7 +197,7 @@ impl Manifest {
     /// Reads and checks the manifest of the archive at `dir`.
     pub fn read(dir: &Path) -> Result<Self> {
         let path = dir.join(MANIFEST);
-        let text = fs::read_to_string(&path).map_err(|e| {
+        let text = text_of(&path).map_err(|e| {
             Error::io("cannot read", &path, e)
                 .help("Give the directory that `forestctl ingest -o` wrote")
         })?;
@@ -189,16 +244,25 @@ impl Manifest {
         if !self.files.is_sorted_by(|a, b| a.path < b.path) {
             return lie("lists files twice or out of order".to_owned());
         }
-        if self.content != content(&self.files) {
-            return lie("carries a content digest that its files do not give".to_owned());
+        if Counts::sum(&self.parts, self.counts.quarantined) != Some(self.counts) {
+            return lie("states totals that its parts do not give".to_owned());
         }
-        for part in 0..self.parts {
+        for part in 0..self.parts.len() as u64 {
             for table in TABLES {
                 let name = part_path(table, part);
                 if self.file(&name).is_none() {
-                    return lie(format!("counts {} parts, but does not list {name}", self.parts));
+                    let parts = self.parts.len();
+                    return lie(format!("counts {parts} parts, but does not list {name}"));
                 }
             }
+        }
+        // With those of every part there, more of them would be read by nobody.
+        let of_parts = |file: &&FileEntry| {
+            TABLES.iter().any(|table| file.path.split('/').next() == Some(table))
+        };
+        let (listed, parts) = (self.files.iter().filter(of_parts).count(), self.parts.len());
+        if listed != parts * TABLES.len() {
+            return lie(format!("counts {parts} parts, but lists {listed} tables"));
         }
         Ok(self)
     }
@@ -210,6 +274,14 @@ impl Manifest {
     }
 }
 
+/// The text of a regular file; a pipe or a device may have no end.
+fn text_of(path: &Path) -> std::io::Result<String> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(std::io::Error::new(ErrorKind::InvalidInput, "it is not a file"));
+    }
+    fs::read_to_string(path)
+}
+
 /// How the text ends before the digest is filled in.
 const BARE: &str = "\"blake3\": \"\"\n}";
 
@@ -218,20 +290,6 @@ pub(super) const TABLES: [&str; 4] = ["calls", "ledger", "origins", "rollouts"];
 
 pub(super) fn part_path(table: &str, part: u64) -> String {
     format!("{table}/part-{part:05}.parquet")
-}
-
-/// Digest of what was captured.
-pub(super) fn content(files: &[FileEntry]) -> Digest32 {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(b"forestctl/archive-content/v1\0");
-    for file in files {
-        if ["calls/", "ledger/", "rollouts/"].iter().any(|table| file.path.starts_with(table)) {
-            hasher.update(&(file.path.len() as u64).to_le_bytes());
-            hasher.update(file.path.as_bytes());
-            hasher.update(&file.blake3.0);
-        }
-    }
-    Digest32(*hasher.finalize().as_bytes())
 }
 
 #[cfg(test)]

@@ -1,17 +1,27 @@
 //! The archive: every captured call as a delta, in Parquet that any tool can open.
 
 mod calls;
+mod check;
+mod content;
+mod existing;
 mod ingested;
+mod journal;
 mod manifest;
+pub mod media;
 pub mod model;
+mod part;
+mod parts;
+mod pieces;
 mod read;
 mod routes;
 mod table;
 mod write;
 
 pub use ingested::{Ingested, Quarantined, SourceFile, SourceForm};
-pub use manifest::{Counts, FileEntry, FormatVersion, MANIFEST, Manifest, Tool};
+pub use manifest::{Counts, FileEntry, FormatVersion, MANIFEST, Manifest, PartCounts, Tool};
+pub use media::{Dtype, MediaTensor, Piece, PieceSource, PieceSources, TensorContent};
 pub use model::*;
+pub use pieces::PieceData;
 pub use read::Archive;
 pub(crate) use read::quietly;
-pub use write::{Summary, write};
+pub use write::{Done, Pushed, Summary, Writer, write};

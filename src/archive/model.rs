@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::media::MediaTensor;
 use crate::id::{CallId, CaptureKey, Digest32, GroupId, RolloutId};
 
 /// All logical rollouts of one prompt; the unit that every later stage works on.
@@ -243,6 +244,8 @@ pub struct Call {
     pub extras: Option<String>,
     /// What the worker says of the call's new media; `None` without a media line.
     pub media: Option<MediaFlags>,
+    /// Tensors of the call's new media, ordered by field, each field once.
+    pub tensors: Vec<MediaTensor>,
     /// Where the record was read.
     pub origin: Origin,
 }
@@ -251,6 +254,11 @@ impl Call {
     /// Generated tokens of the delta, in order.
     pub fn generation(&self) -> &[u32] {
         &self.token_ids[(self.carry_len as usize).min(self.token_ids.len())..]
+    }
+
+    /// The tensor of this field, if the call has one.
+    pub fn tensor(&self, field: &str) -> Option<&MediaTensor> {
+        self.tensors.iter().find(|tensor| tensor.field == field)
     }
 }
 

@@ -8,10 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Once;
 
 use arrow::record_batch::RecordBatch;
+use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use rayon::prelude::*;
 
-use super::manifest::{Counts, FileEntry, MANIFEST, Manifest, part_path};
+use super::content::{self, Known};
+use super::manifest::{Counts, FileEntry, MANIFEST, Manifest, PartCounts, TABLES, part_path};
+use super::pieces::is_media;
 use super::table::{Fault, ledger, origins, rollouts};
 use super::write::QUARANTINE;
 use super::{Group, Quarantined, Rollout};
@@ -40,6 +43,11 @@ impl Archive {
         Ok(Self { dir: dir.to_owned(), manifest })
     }
 
+    /// Where it lies.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// Its manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
@@ -58,7 +66,7 @@ impl Archive {
 
     /// Parts, each of whole prompt groups.
     pub fn part_count(&self) -> usize {
-        self.manifest.parts as usize
+        self.manifest.parts.len()
     }
 
     /// Groups of one part, in order.
@@ -116,6 +124,11 @@ impl Archive {
                 Ok(())
             })
         })?;
+        let (found, stated) = (PartCounts::of(&groups), self.manifest.parts.get(part as usize));
+        if stated != Some(&found) {
+            let what = format!("part {part} holds {found:?}, where the manifest says {stated:?}");
+            return Err(self.corrupt(MANIFEST, &what));
+        }
         Ok(groups)
     }
 
@@ -123,13 +136,58 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// As [`Archive::read_part`].
+    /// As [`Archive::read_part`]; rollouts that do not give the archive's digest.
     pub fn groups(&self) -> Result<Vec<Group>> {
+        self.known()?;
         let parts: Vec<_> = (0..self.part_count())
             .into_par_iter()
             .map(|part| self.read_part(part))
             .collect::<Result<_>>()?;
-        Ok(parts.into_iter().flatten().collect())
+        let mut groups: Vec<_> = parts.into_iter().flatten().collect();
+        groups.sort_by(|a, b| a.group_id.cmp(&b.group_id));
+        Ok(groups)
+    }
+
+    /// Who is in each part.
+    ///
+    /// # Errors
+    ///
+    /// As [`Archive::read_part`]; a group in two parts, or rollouts that do not give the digest
+    /// and the number that the manifest states.
+    pub(super) fn known(&self) -> Result<Vec<Vec<Known>>> {
+        let parts = self.known_parts()?;
+        self.agree(&parts)?;
+        Ok(parts)
+    }
+
+    fn known_parts(&self) -> Result<Vec<Vec<Known>>> {
+        (0..self.part_count() as u64)
+            .into_par_iter()
+            .map(|part| known_in(&self.dir, &self.manifest.files, part))
+            .collect()
+    }
+
+    /// Whether the rollouts of all parts are those that the manifest speaks of.
+    fn agree(&self, parts: &[Vec<Known>]) -> Result<()> {
+        let lie = |what: String| Err(self.corrupt(MANIFEST, &what));
+        let mut part_of: BTreeMap<&GroupId, usize> = BTreeMap::new();
+        for (at, known) in parts.iter().enumerate() {
+            for rollout in known {
+                if *part_of.entry(&rollout.group_id).or_insert(at) != at {
+                    return lie(format!("group {} is in two parts", rollout.group_id));
+                }
+            }
+            let stated = self.manifest.parts[at].rollouts;
+            if known.len() as u64 != stated {
+                let found = known.len();
+                return lie(format!("part {at} has {found} rollouts, not {stated}"));
+            }
+        }
+        let mut all: Vec<Known> = parts.iter().flatten().cloned().collect();
+        if content::content(&mut all) != self.manifest.content {
+            return lie("its rollouts do not give the content digest that it carries".to_owned());
+        }
+        Ok(())
     }
 
     /// What ingest could not read.
@@ -141,23 +199,70 @@ impl Archive {
         let bytes = self.file(QUARANTINE)?;
         let broken = |what: String| self.corrupt(QUARANTINE, &what);
         let text = std::str::from_utf8(&bytes).map_err(|e| broken(e.to_string()))?;
-        text.lines()
+        let entries: Vec<Quarantined> = text
+            .lines()
             .map(|line| serde_json::from_str(line).map_err(|e| broken(e.to_string())))
-            .collect()
+            .collect::<Result<_>>()?;
+        let (found, stated) = (entries.len() as u64, self.manifest.counts.quarantined);
+        match found == stated {
+            true => Ok(entries),
+            false => Err(broken(format!("{found} lines, where the manifest says {stated}"))),
+        }
     }
 
-    /// Compares every file with the manifest, and looks for files that it does not list.
+    /// Compares every file with the manifest, and looks for files that it does not list. Of
+    /// media files only size and index are; their data is what [`Archive::read_pieces`] gives.
     pub fn check_files(&self) -> Vec<Finding> {
-        let mut findings: Vec<Finding> = self
-            .manifest
+        let mut findings = self.check_bytes(|_| true);
+        if findings.is_empty()
+            && let Err(error) = self.known()
+        {
+            findings.push(Finding::new(Code::CorruptFile, error.to_string()).at(at(MANIFEST)));
+        }
+        findings.extend(self.unlisted());
+        findings
+    }
+
+    /// The same but for the tables of the parts, which [`Archive::check_part`] compares.
+    pub fn check_files_between_parts(&self) -> Vec<Finding> {
+        let part = |part| TABLES.iter().map(move |table| part_path(table, part));
+        let tables: BTreeSet<String> = (0..self.part_count() as u64).flat_map(part).collect();
+        let mut findings = self.check_bytes(|file| !tables.contains(&file.path));
+        if let Ok(parts) = self.known_parts()
+            && let Err(error) = self.agree(&parts)
+        {
+            findings.push(Finding::new(Code::CorruptFile, error.to_string()).at(at(MANIFEST)));
+        }
+        findings.extend(self.unlisted());
+        findings
+    }
+
+    /// Compares the tables of a part with the manifest.
+    pub fn check_part(&self, part: usize) -> Vec<Finding> {
+        let tables: Vec<_> = TABLES.iter().map(|table| part_path(table, part as u64)).collect();
+        self.check_bytes(|file| tables.contains(&file.path))
+    }
+
+    fn check_bytes(&self, wanted: impl Fn(&FileEntry) -> bool + Sync) -> Vec<Finding> {
+        self.manifest
             .files
             .par_iter()
+            .filter(|file| wanted(file))
             .filter_map(|file| {
-                let wrong = self.checked(file).err()?;
+                // Tensor data are checked one by one, and only when asked for.
+                let wrong = match is_media(&file.path) {
+                    true => self.read_piece_index(file).err()?,
+                    false => checked(&self.dir, file).err()?,
+                };
                 let message = format!("{}: {wrong}", file.path);
                 Some(Finding::new(Code::CorruptFile, message).at(at(&file.path)))
             })
-            .collect();
+            .collect()
+    }
+
+    /// Files that the manifest does not list.
+    fn unlisted(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
         let mut present = BTreeSet::new();
         if let Err(error) = list(&self.dir, "", &mut present) {
             let message = format!("{} cannot be listed: {error}", self.dir.display());
@@ -177,28 +282,9 @@ impl Archive {
         &self,
         part: u64,
         table: &str,
-        mut decode: impl FnMut(&RecordBatch) -> Result<(), Fault>,
+        decode: impl FnMut(&RecordBatch) -> Result<(), Fault>,
     ) -> Result<()> {
-        let path = part_path(table, part);
-        let bytes = self.file(&path)?;
-        let rows = self.manifest.file(&path).map_or(0, |file| file.rows);
-        let read = quietly(AssertUnwindSafe(|| {
-            let reader = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(bytes))
-                .and_then(|builder| builder.with_batch_size(BATCH_ROWS).build())
-                .map_err(|e| e.to_string())?;
-            let mut seen = 0;
-            for batch in reader {
-                let batch = batch.map_err(|e| e.to_string())?;
-                decode(&batch).map_err(|fault| format!("after row {seen}: {fault}"))?;
-                seen += batch.num_rows() as u64;
-            }
-            match seen == rows {
-                true => Ok(()),
-                false => Err(format!("{seen} rows, where the manifest says {rows}")),
-            }
-        }));
-        read.unwrap_or_else(|| Err("not a Parquet file that can be decoded".to_owned()))
-            .map_err(|what| self.corrupt(&path, &what))
+        decode_table(&self.dir, &self.manifest.files, &part_path(table, part), None, decode)
     }
 
     /// The bytes of a listed file, once they are known to be those that were written.
@@ -207,26 +293,91 @@ impl Archive {
             .manifest
             .file(path)
             .ok_or_else(|| self.corrupt(path, "the manifest does not list it"))?;
-        self.checked(entry).map_err(|what| self.corrupt(path, &what))
-    }
-
-    fn checked(&self, entry: &FileEntry) -> Result<Vec<u8>, String> {
-        let path = self.dir.join(&entry.path);
-        let size = fs::metadata(&path).map_err(|e| e.to_string())?.len();
-        if size != entry.bytes {
-            return Err(format!("{size} bytes, where the manifest says {}", entry.bytes));
-        }
-        let bytes = fs::read(&path).map_err(|e| e.to_string())?;
-        match *blake3::hash(&bytes).as_bytes() == entry.blake3.0 {
-            true => Ok(bytes),
-            false => Err("its bytes do not give the BLAKE3 of the manifest".to_owned()),
-        }
+        checked(&self.dir, entry).map_err(|what| self.corrupt(path, &what))
     }
 
     pub(super) fn corrupt(&self, path: &str, what: &str) -> Error {
-        Error::format(format!("{}: {what}", self.dir.join(path).display()))
-            .help(Code::CorruptFile.help())
+        corrupt(&self.dir, path, what)
     }
+}
+
+fn corrupt(dir: &Path, path: &str, what: &str) -> Error {
+    Error::format(format!("{}: {what}", dir.join(path).display())).help(Code::CorruptFile.help())
+}
+
+/// Where a listed file is, once it is known to have the size that was written.
+pub(super) fn sized(dir: &Path, entry: &FileEntry) -> Result<PathBuf, String> {
+    let path = dir.join(&entry.path);
+    let meta = fs::metadata(&path).map_err(|e| e.to_string())?;
+    // A pipe or a device may have no end, and says that it has no bytes.
+    if !meta.is_file() {
+        return Err("it is not a file".to_owned());
+    }
+    match meta.len() == entry.bytes {
+        true => Ok(path),
+        false => Err(format!("{} bytes, where the manifest says {}", meta.len(), entry.bytes)),
+    }
+}
+
+/// The bytes of a file, once they are known to be those that were written.
+pub(super) fn checked(dir: &Path, entry: &FileEntry) -> Result<Vec<u8>, String> {
+    let path = sized(dir, entry)?;
+    let bytes = fs::read(&path).map_err(|e| e.to_string())?;
+    match *blake3::hash(&bytes).as_bytes() == entry.blake3.0 {
+        true => Ok(bytes),
+        false => Err("its bytes do not give the BLAKE3 of the manifest".to_owned()),
+    }
+}
+
+/// Who is in a part, told by its table of rollouts.
+pub(super) fn known_in(dir: &Path, files: &[FileEntry], part: u64) -> Result<Vec<Known>> {
+    let mut known = Vec::new();
+    let path = part_path("rollouts", part);
+    decode_table(dir, files, &path, Some(&rollouts::KNOWN), |batch| {
+        known.extend(rollouts::known(batch)?);
+        Ok(())
+    })?;
+    Ok(known)
+}
+
+/// Decodes one of `files` batch by batch; of its columns only those that are named, if any are.
+fn decode_table(
+    dir: &Path,
+    files: &[FileEntry],
+    path: &str,
+    columns: Option<&[&str]>,
+    mut decode: impl FnMut(&RecordBatch) -> Result<(), Fault>,
+) -> Result<()> {
+    let entry = files
+        .iter()
+        .find(|file| file.path == path)
+        .ok_or_else(|| corrupt(dir, path, "the manifest does not list it"))?;
+    let bytes = checked(dir, entry).map_err(|what| corrupt(dir, path, &what))?;
+    let read = quietly(AssertUnwindSafe(|| {
+        let builder = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(bytes))
+            .map_err(|e| e.to_string())?;
+        let mask = match columns {
+            None => ProjectionMask::all(),
+            Some(names) => ProjectionMask::columns(builder.parquet_schema(), names.iter().copied()),
+        };
+        let reader = builder
+            .with_projection(mask)
+            .with_batch_size(BATCH_ROWS)
+            .build()
+            .map_err(|e| e.to_string())?;
+        let mut seen = 0;
+        for batch in reader {
+            let batch = batch.map_err(|e| e.to_string())?;
+            decode(&batch).map_err(|fault| format!("after row {seen}: {fault}"))?;
+            seen += batch.num_rows() as u64;
+        }
+        match seen == entry.rows {
+            true => Ok(()),
+            false => Err(format!("{seen} rows, where the manifest says {}", entry.rows)),
+        }
+    }));
+    read.unwrap_or_else(|| Err("not a Parquet file that can be decoded".to_owned()))
+        .map_err(|what| corrupt(dir, path, &what))
 }
 
 /// Where the rollouts of a part are.

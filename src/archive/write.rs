@@ -1,34 +1,33 @@
-//! Groups to an archive directory.
+//! Groups to an archive directory, part by part.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use arrow::error::ArrowError;
-use arrow::record_batch::RecordBatch;
-use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression, Encoding, ZstdLevel};
-use parquet::errors::ParquetError;
-use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use parquet::schema::types::ColumnPath;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::manifest::{
-    self, Counts, FileEntry, FormatVersion, MANIFEST, Manifest, Tool, part_path,
-};
-use super::table::{self, Owner, calls, ledger, origins, rollouts};
-use super::{Archive, Group, Ingested};
+use super::content::{self, Known};
+use super::existing::Existing;
+use super::journal::{Journal, Written};
+use super::manifest::{Counts, FileEntry, FormatVersion, MANIFEST, Manifest, PartCounts, Tool};
+use super::pieces::{self, is_media};
+use super::{Group, Ingested, Piece, PieceSources, Quarantined, SourceFile, part};
 use crate::error::{Error, Result};
-use crate::id::Digest32;
-use crate::output::AtomicDir;
+use crate::id::{Digest32, GroupId};
+use crate::output::{AtomicDir, Lock};
 
 /// Bytes of captured content after which a part ends, unless one group is larger.
-const PART_BYTES: usize = 64 << 20;
+const PART_BYTES: usize = 16 << 20;
+/// Parts that are written at a time, at most.
+const PARTS_AT_A_TIME: usize = 4;
+/// Folder of a draft for temporary files; no archive has it.
+pub(super) const SCRATCH: &str = "scratch";
 /// The quarantine within an archive.
 pub(super) const QUARANTINE: &str = "quarantine.jsonl";
 
-/// What [`write()`] put in place.
+/// What a [`Writer`] put in place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Summary {
     /// Totals.
@@ -37,223 +36,368 @@ pub struct Summary {
     pub parts: u64,
     /// Size of all files.
     pub bytes: u64,
-    /// Digest of what was captured ([`Archive::digest`]).
+    /// Digest of what was captured ([`super::Archive::digest`]).
     pub content: Digest32,
-    /// The target held this very archive already; nothing was written.
+    /// Rollouts that the target did not hold before.
+    pub added: u64,
+    /// The target held all of this already; nothing was written.
     pub unchanged: bool,
 }
 
-/// Writes an archive: whole or not at all, and the same bytes for the same `ingested` whatever
-/// the number of threads.
+/// Writes an archive whole or not at all, with memory for a few parts, and the same bytes for
+/// the same groups whatever the number of threads.
 ///
-/// An existing archive of the same content from the same sources is left as it is.
-///
-/// # Errors
-///
-/// Another existing `target` unless `force`; failures to write.
-pub fn write(target: &Path, force: bool, ingested: &Ingested) -> Result<Summary> {
-    let exists = target.symlink_metadata().is_ok();
-    let existing = if exists && !force { Archive::open(target).ok() } else { None };
-    // An archive that may turn out to be the same is compared before it is refused.
-    let draft = AtomicDir::create(target, force || existing.is_some(), MANIFEST)?;
-    let manifest = fill(draft.path(), ingested)?;
-    let bytes = manifest.files.iter().map(|file| file.bytes).sum();
-    let mut summary = Summary {
-        counts: manifest.counts,
-        parts: manifest.parts,
-        bytes,
-        content: manifest.content,
-        unchanged: false,
-    };
-    if let Some(existing) = existing {
-        if *existing.manifest() != manifest || !existing.check_files().is_empty() {
-            return Err(Error::usage(format!(
-                "{} already holds another archive",
-                target.display()
-            ))
-            .help("Choose another output, or replace it with --force"));
-        }
-        summary.unchanged = true;
-        return Ok(summary);
-    }
-    draft.publish()?;
-    Ok(summary)
+/// Without `force`, what an existing archive holds stays: its parts are taken over as they are,
+/// groups that gain rollouts are written again with their part, and new groups become new parts.
+/// A part is synced once it is written, so that after a kill the same work goes on from there.
+#[derive(Debug)]
+pub struct Writer {
+    draft: AtomicDir,
+    existing: Option<Existing>,
+    journal: Option<Journal>,
+    open: Open,
+    /// Parts that are full.
+    full: Vec<Sealed>,
+    scratch: PathBuf,
+    /// Number of the next new part.
+    next: u64,
+    /// Number of the next media file.
+    next_media: u64,
+    /// Tensor data that is on disk, or is going to be with the parts that are full.
+    stored: BTreeSet<Digest32>,
+    /// Parts that are on disk.
+    written: Vec<Written>,
+    /// Held until everything else is gone.
+    lock: Lock,
 }
 
-fn fill(dir: &Path, ingested: &Ingested) -> Result<Manifest> {
-    for table in manifest::TABLES {
-        let folder = dir.join(table);
-        std::fs::create_dir(&folder).map_err(|e| Error::io("cannot create", folder, e))?;
+/// The part that is being filled.
+#[derive(Debug, Default)]
+struct Open {
+    /// Number of the part of the existing archive that is written again.
+    old: Option<u64>,
+    groups: Vec<Group>,
+    pieces: PieceSources,
+    bytes: usize,
+    /// Groups of the sequence that are in it or before it.
+    end: usize,
+    /// Those that gave findings or quarantined lines.
+    remarked: Vec<usize>,
+    added: u64,
+}
+
+/// A part to be written.
+#[derive(Debug)]
+struct Sealed {
+    number: u64,
+    groups: Vec<Group>,
+    /// Number of its media file, and what goes into it.
+    media: Option<(u64, Vec<Piece>)>,
+    sources: PieceSources,
+    end: usize,
+    remarked: Vec<usize>,
+    added: u64,
+}
+
+/// A group in the sequence that a [`Writer`] is given.
+#[derive(Debug)]
+pub struct Pushed {
+    /// Place in the sequence, from 0. The sequence is the same whenever the same sources are read.
+    pub index: usize,
+    /// The group.
+    pub group: Group,
+    /// Where the tensor data that it refers to can be read.
+    pub pieces: PieceSources,
+    /// Reading it gave findings or quarantined lines.
+    pub remarked: bool,
+}
+
+/// What an earlier run that was killed left done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    /// Groups of the sequence that need not be pushed.
+    pub groups: usize,
+    /// Those of them that gave findings or quarantined lines.
+    pub remarked: BTreeSet<usize>,
+}
+
+impl Writer {
+    /// Takes the lock of `target` and opens the archive that may be there.
+    ///
+    /// # Errors
+    ///
+    /// Another process writes `target`; something that is no archive is there, or, without
+    /// `force`, an archive that is damaged; failures to write.
+    pub fn open(target: &Path, force: bool) -> Result<Self> {
+        let lock = Lock::acquire(target)?;
+        let there = target.symlink_metadata().is_ok();
+        if there && !force && !target.join(MANIFEST).is_file() {
+            return Err(Error::usage(format!("{} already exists", target.display()))
+                .help("Choose another output, or replace it with --force"));
+        }
+        let existing = (there && !force).then(|| Existing::open(target)).transpose()?;
+        let draft = AtomicDir::resume(target, there, MANIFEST)?;
+        let scratch = draft.path().join(SCRATCH);
+        // A killed run may have left some.
+        let _ = fs::remove_dir_all(&scratch);
+        fs::create_dir(&scratch).map_err(|e| Error::io("cannot create", &scratch, e))?;
+        let next = existing.as_ref().map_or(0, Existing::part_count);
+        let (next_media, stored) = match &existing {
+            Some(existing) => existing.media()?,
+            None => (0, BTreeSet::new()),
+        };
+        Ok(Self {
+            draft,
+            existing,
+            journal: None,
+            open: Open::default(),
+            full: Vec::new(),
+            scratch,
+            next,
+            next_media,
+            stored,
+            written: Vec::new(),
+            lock,
+        })
     }
-    let parts = parts(&ingested.groups);
-    let written: Vec<_> = parts
-        .par_iter()
-        .enumerate()
-        .map(|(number, groups)| part(dir, number as u64, groups))
-        .collect::<Result<_>>()?;
-    let mut files: Vec<FileEntry> = written.into_iter().flatten().collect();
-    files.push(quarantine(dir, ingested)?);
+
+    /// A folder for temporary files, with as much room as the archive has.
+    pub fn scratch(&self) -> &Path {
+        &self.scratch
+    }
+
+    /// In which part of the existing archive each group is. Groups must be pushed in order of
+    /// part, those that are in none last, and in order of `group_id` within.
+    pub fn known_parts(&self) -> Arc<BTreeMap<GroupId, u64>> {
+        self.existing.as_ref().map(Existing::parts).unwrap_or_default()
+    }
+
+    /// Says by a digest of the sources which sequence is going to be pushed, and finds out how
+    /// much of it an earlier run that was killed has written.
+    ///
+    /// # Errors
+    ///
+    /// Failures to read or write.
+    pub fn begin(&mut self, sequence: Digest32) -> Result<Done> {
+        let target = self.existing.as_ref().map(|existing| existing.manifest_digest());
+        let (journal, written) = Journal::open(&self.draft, sequence, target)?;
+        self.journal = Some(journal);
+        let mut done = Done::default();
+        for part in &written {
+            done.groups = part.end;
+            done.remarked.extend(part.remarked.iter().copied());
+            self.next = self.next.max(part.number + 1);
+            for file in part.files.iter().filter(|file| is_media(&file.path)) {
+                let lost = |e: String| Error::format(format!("{}: {e}", file.path));
+                let pieces = pieces::index(self.draft.path(), file).map_err(lost)?;
+                self.stored.extend(pieces.iter().map(|piece| piece.digest));
+                self.next_media += 1;
+            }
+        }
+        if !written.is_empty() {
+            self.draft.survive_interrupts();
+        }
+        self.open.end = done.groups;
+        self.written = written;
+        Ok(done)
+    }
+
+    /// Takes the next group.
+    ///
+    /// # Errors
+    ///
+    /// A rollout that the existing archive holds differently; failures to write.
+    pub fn push(&mut self, pushed: Pushed) -> Result<()> {
+        let Pushed { index, group, pieces, remarked } = pushed;
+        let old = self.existing.as_ref().and_then(|e| e.part_of(&group.group_id));
+        let bytes = part::weight(&group);
+        let full = self.open.bytes + bytes > PART_BYTES && !self.open.groups.is_empty();
+        if old != self.open.old || (old.is_none() && full) {
+            self.seal()?;
+            self.open.old = old;
+        }
+        self.open.end = index + 1;
+        if remarked {
+            self.open.remarked.push(index);
+        }
+        let gain = match &self.existing {
+            Some(existing) => existing.gain(group)?,
+            None => group,
+        };
+        if !gain.rollouts.is_empty() {
+            self.open.added += gain.rollouts.len() as u64;
+            self.open.bytes += bytes;
+            self.open.groups.push(gain);
+            self.open.pieces.extend(pieces);
+        }
+        Ok(())
+    }
+
+    /// Closes the part that is being filled.
+    fn seal(&mut self) -> Result<()> {
+        let Open { old, mut groups, pieces: sources, end, remarked, added, .. } =
+            std::mem::take(&mut self.open);
+        self.open.end = end;
+        if groups.is_empty() {
+            // Its remarks belong to the next part that is written.
+            self.open.remarked = remarked;
+            return Ok(());
+        }
+        let pieces = pieces::new_pieces(&groups, &mut self.stored);
+        let media = (!pieces.is_empty()).then(|| {
+            self.next_media += 1;
+            (self.next_media - 1, pieces)
+        });
+        let number = match (old, &self.existing) {
+            (Some(number), Some(existing)) => {
+                groups = existing.merged(number, groups)?;
+                number
+            }
+            _ => {
+                self.next += 1;
+                self.next - 1
+            }
+        };
+        self.full.push(Sealed { number, groups, media, sources, end, remarked, added });
+        match self.full.len() < rayon::current_num_threads().min(PARTS_AT_A_TIME) {
+            true => Ok(()),
+            false => self.flush(),
+        }
+    }
+
+    /// Writes the parts that are full.
+    fn flush(&mut self) -> Result<()> {
+        let dir = self.draft.path();
+        let written: Vec<_> = std::mem::take(&mut self.full)
+            .into_par_iter()
+            .map(|Sealed { number, groups, media, sources, end, remarked, added }| {
+                let known: Vec<Known> = groups
+                    .par_iter()
+                    .flat_map_iter(|group| group.rollouts.iter().map(|r| Known::of(group, r)))
+                    .collect();
+                let mut files = part::write(dir, number, &groups, &known)?;
+                if let Some((number, pieces)) = media {
+                    files.push(part::write_media(dir, number, &pieces, &sources)?);
+                }
+                let counts = PartCounts::of(&groups);
+                Ok(Written { number, end, remarked, added, counts, files, known })
+            })
+            .collect::<Result<_>>()?;
+        if let Some(journal) = &mut self.journal
+            && !written.is_empty()
+        {
+            written.iter().try_for_each(|part| journal.add(dir, part))?;
+            self.draft.survive_interrupts();
+        }
+        self.written.extend(written);
+        Ok(())
+    }
+
+    /// Puts the archive in place.
+    ///
+    /// # Errors
+    ///
+    /// Failures to write; an existing archive that nothing was added to, but that is damaged.
+    pub fn finish(
+        mut self,
+        quarantine: Vec<Quarantined>,
+        sources: Vec<SourceFile>,
+    ) -> Result<Summary> {
+        self.seal()?;
+        self.flush()?;
+        let Self { draft, existing, journal, written, scratch, lock, .. } = self;
+        let added = written.iter().map(|part| part.added).sum();
+        let (quarantine, sources) = match &existing {
+            None => (quarantine, sources),
+            Some(existing) => {
+                let all = existing.quarantine_with(quarantine)?;
+                if written.is_empty() && all.len() as u64 == existing.counts().quarantined {
+                    return existing.unchanged();
+                }
+                (all, existing.sources_with(sources))
+            }
+        };
+        let dir = draft.path();
+        let mut parts: BTreeMap<u64, Written> =
+            written.into_iter().map(|part| (part.number, part)).collect();
+        if let Some(existing) = &existing {
+            for part in existing.kept(dir, |number| parts.contains_key(&number))? {
+                parts.insert(part.number, part);
+            }
+        }
+        let mut files = vec![part::write_lines(dir, QUARANTINE, &quarantine)?];
+        if let Some(existing) = &existing {
+            files.extend(existing.kept_media(dir)?);
+        }
+        let (mut counts, mut known) = (Vec::new(), Vec::new());
+        for part in parts.into_values() {
+            counts.push(part.counts);
+            files.extend(part.files);
+            known.extend(part.known);
+        }
+        let manifest = manifest(files, counts, &mut known, quarantine.len() as u64, sources)?;
+        part::write_text(dir, MANIFEST, &manifest.to_text()?)?;
+        drop(journal);
+        Journal::remove(dir)?;
+        fs::remove_dir_all(&scratch).map_err(|e| Error::io("cannot remove", &scratch, e))?;
+        draft.publish()?;
+        drop(lock);
+        Ok(Summary::of(&manifest, added, false))
+    }
+}
+
+impl Summary {
+    pub(super) fn of(manifest: &Manifest, added: u64, unchanged: bool) -> Self {
+        Self {
+            counts: manifest.counts,
+            parts: manifest.parts.len() as u64,
+            bytes: manifest.files.iter().map(|file| file.bytes).sum(),
+            content: manifest.content,
+            added,
+            unchanged,
+        }
+    }
+}
+
+fn manifest(
+    mut files: Vec<FileEntry>,
+    parts: Vec<PartCounts>,
+    known: &mut [Known],
+    quarantined: u64,
+    sources: Vec<SourceFile>,
+) -> Result<Manifest> {
     files.sort_by(|a, b| a.path.cmp(&b.path));
-    let mut counts = counts(&ingested.groups);
-    counts.quarantined = ingested.quarantine.len() as u64;
-    let mut manifest = Manifest {
+    let counts = Counts::sum(&parts, quarantined)
+        .ok_or_else(|| Error::format("the totals of the archive do not fit 64 bits"))?;
+    Ok(Manifest {
         format: FormatVersion::current(),
         tool: Tool {
             name: env!("CARGO_PKG_NAME").to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         },
-        parts: parts.len() as u64,
+        parts,
         counts,
-        content: manifest::content(&files),
+        content: content::content(known),
         files,
-        sources: ingested.sources.clone(),
+        sources,
         blake3: String::new(),
-    };
-    let text = manifest.to_text()?;
-    let path = dir.join(MANIFEST);
-    std::fs::write(&path, &text).map_err(|e| Error::io("cannot write", &path, e))?;
-    manifest.blake3 = Manifest::read(dir)?.blake3;
-    Ok(manifest)
+    })
 }
 
-/// Cuts groups into parts by the size of what they hold.
-fn parts(groups: &[Group]) -> Vec<&[Group]> {
-    let mut parts = Vec::new();
-    let (mut start, mut bytes) = (0, 0);
-    for (at, group) in groups.iter().enumerate() {
-        let size: usize = table::owners(std::slice::from_ref(group)).map(weight).sum();
-        if at > start && bytes + size > PART_BYTES {
-            parts.push(&groups[start..at]);
-            (start, bytes) = (at, 0);
-        }
-        bytes += size;
+/// Writes all of `ingested` with a [`Writer`].
+///
+/// # Errors
+///
+/// As [`Writer::open`], [`Writer::push`] and [`Writer::finish`].
+pub fn write(target: &Path, force: bool, ingested: &Ingested) -> Result<Summary> {
+    let mut writer = Writer::open(target, force)?;
+    let known = writer.known_parts();
+    let mut groups: Vec<&Group> = ingested.groups.iter().collect();
+    let rank = |group: &Group| known.get(&group.group_id).copied().unwrap_or(u64::MAX);
+    groups.sort_by_key(|group| (rank(group), &group.group_id));
+    for (index, group) in groups.into_iter().enumerate() {
+        let (group, pieces) = (group.clone(), ingested.pieces.of(group));
+        writer.push(Pushed { index, group, pieces, remarked: false })?;
     }
-    if start < groups.len() {
-        parts.push(&groups[start..]);
-    }
-    parts
-}
-
-fn weight(owner: Owner<'_>) -> usize {
-    let calls: usize = call_rows(owner).map(|row| calls::size(&row)).sum();
-    let ledger: usize = ledger::rows(owner).map(|row| ledger::size(&row)).sum();
-    rollouts::size(&owner) + calls + ledger
-}
-
-fn call_rows(owner: Owner<'_>) -> impl Iterator<Item = calls::CallRow<'_>> {
-    let calls = owner.rollout.calls.iter().enumerate();
-    calls.map(move |(at, call)| calls::CallRow { owner, index: at as u32, call })
-}
-
-fn counts(groups: &[Group]) -> Counts {
-    let mut counts = Counts { groups: groups.len() as u64, ..Counts::default() };
-    for rollout in groups.iter().flat_map(|group| &group.rollouts) {
-        counts.rollouts += 1;
-        for call in &rollout.calls {
-            counts.calls += 1;
-            counts.tokens += call.token_ids.len() as u64;
-            counts.generated_tokens += call.generation().len() as u64;
-        }
-    }
-    counts
-}
-
-fn part(dir: &Path, number: u64, groups: &[Group]) -> Result<Vec<FileEntry>> {
-    let owners: Vec<_> = table::owners(groups).collect();
-    let call_rows: Vec<_> = owners.iter().copied().flat_map(call_rows).collect();
-    let ledger_rows: Vec<_> = owners.iter().copied().flat_map(ledger::rows).collect();
-    Ok(vec![
-        write_table(dir, part_path("calls", number), &call_rows, calls::size, calls::encode)?,
-        write_table(dir, part_path("ledger", number), &ledger_rows, ledger::size, ledger::encode)?,
-        write_table(dir, part_path("origins", number), &call_rows, |_| 128, origins::encode)?,
-        write_table(dir, part_path("rollouts", number), &owners, rollouts::size, rollouts::encode)?,
-    ])
-}
-
-/// Writes one table, a row group per chunk of rows.
-fn write_table<T>(
-    dir: &Path,
-    path: String,
-    rows: &[T],
-    size: impl Fn(&T) -> usize,
-    encode: impl Fn(&[T]) -> Result<RecordBatch, ArrowError>,
-) -> Result<FileEntry> {
-    let whole = dir.join(&path);
-    let failed =
-        |e: ParquetError| Error::format(format!("cannot write {}", whole.display())).because(e);
-    let file = File::create(&whole).map_err(|e| Error::io("cannot create", &whole, e))?;
-    let mut sink = Hashing::new(BufWriter::new(file));
-    let schema = encode(&[]).map_err(|e| failed(e.into()))?.schema();
-    let mut writer = ArrowWriter::try_new(&mut sink, schema, Some(properties())).map_err(failed)?;
-    for chunk in table::chunks(rows, size) {
-        let batch = encode(chunk).map_err(|e| failed(e.into()))?;
-        writer.write(&batch).and_then(|()| writer.flush()).map_err(failed)?;
-    }
-    writer.close().map_err(failed)?;
-    sink.entry(path, rows.len() as u64).map_err(|e| Error::io("cannot write", &whole, e))
-}
-
-/// Depends on nothing but this version of the code.
-fn properties() -> WriterProperties {
-    let plain = ["digest", "extras_digest", "chain_hash", "cumulative_hash", "entry_digest"];
-    let logprobs = ["generation_logprobs", "raw_logprobs"];
-    let mut properties = WriterProperties::builder()
-        .set_created_by(concat!("forestctl ", env!("CARGO_PKG_VERSION")).to_owned())
-        .set_compression(Compression::ZSTD(ZstdLevel::default()))
-        .set_max_row_group_row_count(None)
-        .set_statistics_enabled(EnabledStatistics::Chunk);
-    for column in plain {
-        properties = properties.set_column_dictionary_enabled(ColumnPath::from(column), false);
-    }
-    for column in logprobs {
-        let item = ColumnPath::from(vec![column.into(), "list".into(), "item".into()]);
-        // No two log-probabilities are alike; their bytes by place are.
-        properties = properties
-            .set_column_dictionary_enabled(item.clone(), false)
-            .set_column_encoding(item, Encoding::BYTE_STREAM_SPLIT);
-    }
-    properties.build()
-}
-
-fn quarantine(dir: &Path, ingested: &Ingested) -> Result<FileEntry> {
-    let path = dir.join(QUARANTINE);
-    let failed = |e| Error::io("cannot write", &path, e);
-    let mut sink = Hashing::new(BufWriter::new(File::create(&path).map_err(failed)?));
-    for entry in &ingested.quarantine {
-        serde_json::to_writer(&mut sink, entry).map_err(|e| failed(e.into()))?;
-        sink.write_all(b"\n").map_err(failed)?;
-    }
-    sink.entry(QUARANTINE.to_owned(), ingested.quarantine.len() as u64).map_err(failed)
-}
-
-/// Hashes what passes through.
-struct Hashing<W> {
-    inner: W,
-    hasher: Box<blake3::Hasher>,
-    bytes: u64,
-}
-
-impl<W: Write> Hashing<W> {
-    fn new(inner: W) -> Self {
-        Self { inner, hasher: Box::default(), bytes: 0 }
-    }
-
-    fn entry(mut self, path: String, rows: u64) -> std::io::Result<FileEntry> {
-        self.inner.flush()?;
-        let blake3 = Digest32(*self.hasher.finalize().as_bytes());
-        Ok(FileEntry { path, bytes: self.bytes, rows, blake3 })
-    }
-}
-
-impl<W: Write> Write for Hashing<W> {
-    fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
-        let written = self.inner.write(buffer)?;
-        self.hasher.update(&buffer[..written]);
-        self.bytes += written as u64;
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        self.inner.flush()
-    }
+    writer.finish(ingested.quarantine.clone(), ingested.sources.clone())
 }

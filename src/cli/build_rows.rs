@@ -128,7 +128,7 @@ impl BuildRowsArgs {
         };
         // An output that is in the way is refused before the work, not after.
         let draft = AtomicDir::create(&self.output, self.force, rows::MANIFEST)?;
-        let selected = self.selecting.select(&self.archive, ui)?;
+        let selected = self.selecting.select(&self.archive, ui, |group| group)?;
         show_findings(&selected.selection.findings, ui);
         if has_errors(&selected.selection.findings) && !self.mask_errors {
             let refused = Error::format("evidence is wrong; nothing was written")
@@ -136,7 +136,7 @@ impl BuildRowsArgs {
             super::show(ui, &refused, Exit::Findings);
             return Ok(Exit::Findings);
         }
-        let built = rows::build(&selected.groups, &selected.selection, row_multiple, &grpo);
+        let built = rows::build(&selected.kept, &selected.selection, row_multiple, &grpo);
         if built.counts.valid_rollouts == 0 {
             return Err(Error::nothing(format!(
                 "none of the {} rollouts is valid; nothing was written",

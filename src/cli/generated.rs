@@ -48,11 +48,13 @@ pub fn files() -> Vec<(String, String)> {
     files
 }
 
-/// JSON Schemas of what `--format json` prints, by file name.
+/// JSON Schemas of what `--format json` prints, by file name; of a line of `jsonl` where it has a
+/// shape of its own.
 fn schemas() -> Vec<(String, String)> {
     [
         ("ingest", super::ingest::schema()),
         ("validate", schemars::schema_for!(crate::report::FindingsDocument<'_>)),
+        ("validate-jsonl", schemars::schema_for!(crate::report::FindingsLine<'_>)),
         ("select", super::select::schema()),
         ("build-rows", super::build_rows::schema()),
         ("step", schemars::schema_for!(crate::step::report::StepReport)),

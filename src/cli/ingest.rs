@@ -10,11 +10,11 @@ use serde::Serialize;
 
 use super::Exit;
 use super::ui::{Format, Tone, Ui, thousands};
-use crate::archive::{self, Archive, Counts, Quarantined, SourceFile, SourceForm, Summary};
+use crate::archive::{Counts, Quarantined, SourceFile, SourceForm, Summary, Writer};
 use crate::error::{Error, Result};
 use crate::finding::{Code, Finding, Severity};
 use crate::id::Digest32;
-use crate::ingest::{self, Ingested};
+use crate::ingest::{Remarks, Sources};
 use crate::report;
 
 const EXAMPLES: &str = concat!(
@@ -22,23 +22,37 @@ const EXAMPLES: &str = concat!(
 Examples:
   forestctl ingest captures/ -o run.forest
   forestctl ingest staged.jsonl.zst receipts.jsonl rollouts.jsonl -o run.forest
+  forestctl ingest 'runs/*/gym-store' -o run.forest
   forestctl ingest gym-store/ -o run.forest --force
+  find runs -name '*.jsonl.zst' | forestctl ingest --files-from - -o run.forest
+  zcat captures.jsonl.gz | forestctl ingest - -o run.forest
 
 ",
     exit_status!()
 );
 
 /// Read captures into an archive
+///
+/// An archive that is there already is added to: what it holds stays, new groups and rollouts
+/// are added, and a rollout that it holds differently is refused. A run that was killed is gone
+/// on with when the same command is given again.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct IngestArgs {
-    /// Files or folders of captures: staged records with receipts, a Gym file store, Gym rollouts
-    #[arg(required = true, value_name = "SOURCE")]
+    /// Files, folders or globs of captures: staged records with receipts, a Gym file store, Gym
+    /// rollouts
+    ///
+    /// `-` reads lines of any kind from stdin, each with its `kind`: staged, receipt, rollout,
+    /// media, entry.
+    #[arg(required_unless_present = "files_from", value_name = "SOURCE")]
     pub sources: Vec<PathBuf>,
-    /// The archive to write
+    /// Read more sources from this file, one per line; `-` is stdin
+    #[arg(long, value_name = "FILE")]
+    pub files_from: Option<PathBuf>,
+    /// The archive to write or to add to
     #[arg(short, long, value_name = "ARCHIVE")]
     pub output: PathBuf,
-    /// Replace an existing archive
+    /// Replace an existing archive as a whole
     #[arg(long)]
     pub force: bool,
 }
@@ -46,26 +60,32 @@ pub struct IngestArgs {
 impl IngestArgs {
     /// Runs the command.
     pub fn run(self, ui: &Ui) -> Result<Exit> {
-        // Anything but an archive can be refused before hours of reading.
-        if !self.force
-            && self.output.symlink_metadata().is_ok()
-            && Archive::open(&self.output).is_err()
-        {
-            return Err(Error::usage(format!("{} already exists", self.output.display()))
-                .help("Choose another output, or replace it with --force"));
+        let mut writer = Writer::open(&self.output, self.force)?;
+        let (paths, stdin) = self.paths(&writer)?;
+        let indexing = ui.bytes("index", None);
+        let scratch = writer.scratch();
+        let mut sources =
+            Sources::index(&paths, stdin.as_deref(), scratch, &|bytes| indexing.inc(bytes))?;
+        indexing.finish_and_clear();
+        let parts = writer.known_parts();
+        sources.arrange(|group| parts.get(group).copied().unwrap_or(u64::MAX));
+        let done = writer.begin(sources.fingerprint()?)?;
+        if done.groups > 0 {
+            ui.say(format!("going on after {} groups of an earlier run", done.groups));
         }
-        let reading = ui.spinner("reading");
-        let ingested = ingest::read(&self.sources)?;
-        for SourceFile { path, form, bytes, .. } in &ingested.sources {
+        let reading = ui.bytes("archive", Some(sources.weight()));
+        let remarks =
+            sources.read(&done, &|bytes| reading.inc(bytes), |pushed| writer.push(pushed))?;
+        let Remarks { findings, quarantine, sources } = remarks;
+        for SourceFile { path, form, bytes, .. } in &sources {
             tracing::info!(bytes, "{path} is read as {form:?}");
         }
-        for Quarantined { source, line, code, message, .. } in &ingested.quarantine {
+        for Quarantined { source, line, code, message, .. } in &quarantine {
             tracing::debug!(?line, "{source}: {code}: {message}");
         }
-        reading.set_message("writing");
-        let summary = archive::write(&self.output, self.force, &ingested)?;
+        let summary = writer.finish(quarantine.clone(), sources.clone())?;
         reading.finish_and_clear();
-        let report = Report::new(&self.output, &ingested, &summary);
+        let report = Report::new(&self.output, &findings, &quarantine, &sources, &summary);
         match ui.format {
             Format::Human => report.human(ui)?,
             Format::Json => ui.json(&report)?,
@@ -73,7 +93,40 @@ impl IngestArgs {
             Format::Csv => report.csv(ui)?,
         }
         let broken = |entry: &Quarantined| entry.code.severity() == Severity::Error;
-        Ok(if ingested.quarantine.iter().any(broken) { Exit::Findings } else { Exit::Fine })
+        Ok(if quarantine.iter().any(broken) { Exit::Findings } else { Exit::Fine })
+    }
+}
+
+impl IngestArgs {
+    /// All sources by name, and a file with what came on stdin if that is one of them.
+    fn paths(&self, writer: &Writer) -> Result<(Vec<PathBuf>, Option<PathBuf>)> {
+        let is_stdin = |path: &Path| path == Path::new("-");
+        let mut paths = self.sources.clone();
+        if let Some(list) = &self.files_from {
+            let text = match is_stdin(list) {
+                true => std::io::read_to_string(std::io::stdin()),
+                false => std::fs::read_to_string(list),
+            };
+            let text = text.map_err(|e| Error::io("cannot read", list, e))?;
+            paths.extend(text.lines().filter(|line| !line.is_empty()).map(PathBuf::from));
+        }
+        let named = paths.len();
+        paths.retain(|path| !is_stdin(path));
+        if named == paths.len() {
+            return match named {
+                0 => Err(Error::nothing("no source is named").help("Name one per line")),
+                _ => Ok((paths, None)),
+            };
+        }
+        if self.files_from.as_deref().is_some_and(is_stdin) {
+            return Err(Error::usage("stdin cannot be both a source and the list of sources")
+                .help("Write the list to a file, and name that with --files-from"));
+        }
+        let kept = writer.scratch().join("stdin.jsonl");
+        std::fs::File::create(&kept)
+            .and_then(|mut file| std::io::copy(&mut std::io::stdin().lock(), &mut file))
+            .map_err(|e| Error::io("cannot keep what comes on stdin in", &kept, e))?;
+        Ok((paths, Some(kept)))
     }
 }
 
@@ -81,8 +134,10 @@ impl IngestArgs {
 #[derive(Debug, Serialize, JsonSchema)]
 struct Totals {
     archive: String,
-    /// The archive was there already, and is the same.
+    /// All of it was in the archive already.
     unchanged: bool,
+    /// Rollouts that were not in the archive before.
+    added: u64,
     #[serde(flatten)]
     counts: Counts,
     parts: u64,
@@ -118,9 +173,15 @@ struct Line<'a, T> {
 }
 
 impl<'a> Report<'a> {
-    fn new(output: &Path, ingested: &'a Ingested, summary: &Summary) -> Self {
+    fn new(
+        output: &Path,
+        findings: &'a [Finding],
+        quarantine: &'a [Quarantined],
+        sources: &'a [SourceFile],
+        summary: &Summary,
+    ) -> Self {
         let mut by_code = BTreeMap::new();
-        for entry in &ingested.quarantine {
+        for entry in quarantine {
             *by_code.entry(entry.code).or_default() += 1;
         }
         Self {
@@ -128,15 +189,16 @@ impl<'a> Report<'a> {
             totals: Totals {
                 archive: output.display().to_string(),
                 unchanged: summary.unchanged,
+                added: summary.added,
                 counts: summary.counts,
                 parts: summary.parts,
                 bytes: summary.bytes,
                 content: summary.content,
             },
             quarantined_by_code: by_code,
-            findings: &ingested.findings,
-            sources: &ingested.sources,
-            quarantine: &ingested.quarantine,
+            findings,
+            sources,
+            quarantine,
         }
     }
 
@@ -144,10 +206,12 @@ impl<'a> Report<'a> {
         let n = |count: u64, one: &str| {
             format!("{} {one}{}", thousands(count), if count == 1 { "" } else { "s" })
         };
-        let Totals { archive, unchanged, counts, parts, bytes, .. } = &self.totals;
+        let Totals { archive, unchanged, added, counts, parts, bytes, .. } = &self.totals;
         let (state, tone) = match unchanged {
-            true => ("unchanged", Tone::Dim),
-            false => ("written", Tone::Good),
+            true => ("unchanged".to_owned(), Tone::Dim),
+            false if *added == counts.rollouts => ("written".to_owned(), Tone::Good),
+            false if *added == 0 => ("quarantine added".to_owned(), Tone::Warn),
+            false => (format!("{} added", n(*added, "rollout")), Tone::Good),
         };
         let mut text = format!(
             "{}  {}\n  {} in {}\n  {}, {} ({} generated)\n  {} in {}\n",
@@ -208,11 +272,12 @@ impl<'a> Report<'a> {
     }
 
     fn csv(&self, ui: &Ui) -> Result<()> {
-        let Totals { archive, unchanged, counts, parts, bytes, content } = &self.totals;
+        let Totals { archive, unchanged, added, counts, parts, bytes, content } = &self.totals;
         let columns = [
             ("schema_version", self.schema_version.to_string()),
             ("archive", archive.clone()),
             ("unchanged", unchanged.to_string()),
+            ("added", added.to_string()),
             ("groups", counts.groups.to_string()),
             ("rollouts", counts.rollouts.to_string()),
             ("calls", counts.calls.to_string()),

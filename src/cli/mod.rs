@@ -17,7 +17,9 @@ pub mod build_rows;
 pub mod completions;
 pub mod generated;
 pub mod ingest;
+mod levels;
 pub mod man;
+mod reports;
 pub mod select;
 mod selecting;
 pub mod step;
@@ -120,7 +122,12 @@ pub fn command() -> clap::Command {
 /// Parses, runs, and returns the exit code; errors are shown on stderr.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
     match parse::<Cli>(args) {
-        Ok(cli) => converse(&cli.global, |ui| cli.command.run(ui)),
+        Ok(cli) => converse(&cli.global, |ui| {
+            if !cli.command.reads_an_archive() {
+                ui.start_threads(u64::MAX);
+            }
+            cli.command.run(ui)
+        }),
         Err(exit) => exit,
     }
 }
@@ -135,11 +142,9 @@ fn parse<C: Parser>(args: impl IntoIterator<Item = OsString>) -> Result<C, u8> {
 
 /// Settles what all commands share, runs one, and returns the exit code.
 fn converse(global: &Global, run: impl FnOnce(&Ui) -> Result<Exit, Error>) -> u8 {
-    let ui = Ui::new(global.format, global.color, global.quiet);
+    let ui = Ui::new(global.format, global.color, global.quiet, global.jobs);
     log_to_stderr(global.verbose);
     end_cleanly_when_interrupted();
-    // A pool already built is a test's; the order of results never depends on it.
-    let _ = rayon::ThreadPoolBuilder::new().num_threads(global.jobs.into()).build_global();
     match run(&ui) {
         Ok(exit) => exit as u8,
         Err(error) => {
@@ -153,6 +158,11 @@ fn converse(global: &Global, run: impl FnOnce(&Ui) -> Result<Exit, Error>) -> u8
 }
 
 impl Command {
+    /// Whether the command starts its threads itself, once it knows how large the archive is.
+    fn reads_an_archive(&self) -> bool {
+        matches!(self, Command::Validate(_) | Command::Select(_) | Command::BuildRows(_))
+    }
+
     fn run(self, ui: &Ui) -> Result<Exit, Error> {
         match self {
             Command::Ingest(args) => args.run(ui),
@@ -178,26 +188,14 @@ fn exit_of(error: &Error) -> Exit {
 /// Shows an error on stderr; with a JSON format, as a JSON object on stdout too, so that a
 /// program that asked for JSON always gets some.
 pub fn show(ui: &Ui, error: &Error, exit: Exit) {
-    let mut text = format!("{} {}", ui.tone_err(Tone::Bad, "error:"), visible(&error.to_string()));
-    let mut causes = Vec::new();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        causes.push(cause.to_string());
-        let because = ui.tone_err(Tone::Dim, "because");
-        text.push_str(&format!("\n  {because} {}", visible(&cause.to_string())));
-        source = cause.source();
-    }
-    if let Some(help) = error.advice() {
-        let help = visible(help);
-        text.push_str(&format!("\n  {} {help}", ui.tone_err(Tone::Strong, "help:")));
-    }
-    ui.complain(&text);
+    ui.complain(&told(ui, error));
     if matches!(ui.format, Format::Json | Format::Jsonl) {
+        let because: Vec<String> = causes(error).map(ToString::to_string).collect();
         let _ = ui.jsonl(&serde_json::json!({
             "schema_version": 1,
             "error": {
                 "message": error.to_string(),
-                "because": causes,
+                "because": because,
                 "help": error.advice(),
                 "exit_code": exit as u8,
             },
@@ -205,13 +203,34 @@ pub fn show(ui: &Ui, error: &Error, exit: Exit) {
     }
 }
 
+/// An error in words, for stderr.
+fn told(ui: &Ui, error: &Error) -> String {
+    let mut text = format!("{} {}", ui.tone_err(Tone::Bad, "error:"), visible(&error.to_string()));
+    for cause in causes(error) {
+        let because = ui.tone_err(Tone::Dim, "because");
+        text.push_str(&format!("\n  {because} {}", visible(&cause.to_string())));
+    }
+    if let Some(help) = error.advice() {
+        let help = visible(help);
+        text.push_str(&format!("\n  {} {help}", ui.tone_err(Tone::Strong, "help:")));
+    }
+    text
+}
+
+fn causes(error: &Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+    std::iter::successors(std::error::Error::source(error), |cause| cause.source())
+}
+
 /// On SIGINT, SIGTERM or SIGHUP: unpublished outputs go, and the exit code says why.
 fn end_cleanly_when_interrupted() {
     // A handler that is there already is a test's.
     let _ = ctrlc::set_handler(|| {
-        crate::output::abandon_drafts();
         use std::io::Write;
-        let _ = writeln!(std::io::stderr().lock(), "interrupted; nothing was written");
+        let what = match crate::output::abandon_drafts() {
+            true => "interrupted; the same command goes on from here",
+            false => "interrupted; nothing was written",
+        };
+        let _ = writeln!(std::io::stderr().lock(), "{what}");
         std::process::exit(i32::from(Exit::Interrupted as u8));
     });
 }

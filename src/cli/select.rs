@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::Exit;
 use super::selecting::{Selected, SelectingArgs, has_errors, show_findings};
 use super::ui::{Format, Tone, Ui, thousands};
+use crate::archive::{Group, Rollout};
 use crate::error::Result;
 use crate::finding::Code;
 use crate::id::{CallId, GroupId, RolloutId};
@@ -67,10 +68,21 @@ struct DroppedLine<'a> {
     reason: Code,
 }
 
+/// What the table tells of a rollout beside its selection.
+struct Captured {
+    reward: Option<f64>,
+    calls: usize,
+}
+
+fn captured(group: &Group) -> Vec<Captured> {
+    let of = |rollout: &Rollout| Captured { reward: rollout.reward, calls: rollout.calls.len() };
+    group.rollouts.iter().map(of).collect()
+}
+
 impl SelectArgs {
     /// Runs the command.
     pub fn run(self, ui: &Ui) -> Result<Exit> {
-        let selected = self.selecting.select(&self.archive, ui)?;
+        let selected = self.selecting.select(&self.archive, ui, |group| captured(&group))?;
         let document = Document::new(self.selecting.policy, &selected);
         match ui.format {
             Format::Human => document.print(&selected, ui)?,
@@ -90,7 +102,7 @@ impl SelectArgs {
 }
 
 impl<'a> Document<'a> {
-    fn new(policy: PolicyName, selected: &'a Selected) -> Self {
+    fn new(policy: PolicyName, selected: &'a Selected<Vec<Captured>>) -> Self {
         let groups = &selected.selection.groups;
         let lines = groups.iter().flat_map(|group| {
             group.rollouts.iter().map(|rollout| RolloutLine {
@@ -114,13 +126,13 @@ impl<'a> Document<'a> {
         }
     }
 
-    fn print(&self, selected: &Selected, ui: &Ui) -> Result<()> {
-        let captured = selected.groups.iter().flat_map(|group| &group.rollouts);
+    fn print(&self, selected: &Selected<Vec<Captured>>, ui: &Ui) -> Result<()> {
+        let captured = selected.kept.iter().flatten();
         let rows = self.rollouts.iter().zip(captured).map(|(line, rollout)| {
             vec![
                 line.rollout_id.to_string(),
                 rollout.reward.map_or("-".to_owned(), |reward| reward.to_string()),
-                rollout.calls.len().to_string(),
+                rollout.calls.to_string(),
                 line.call_ids.len().to_string(),
                 match line.verdict {
                     Verdict::Valid => "valid".to_owned(),

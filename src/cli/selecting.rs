@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use clap::Args;
+use rayon::prelude::*;
 
 use super::ui::{Tone, Ui};
 use crate::archive::{Archive, Group};
 use crate::error::{Error, Result};
 use crate::finding::{Code, Finding, Severity};
 use crate::report;
-use crate::select::{PolicyName, SelectSettings, Selection, select};
+use crate::select::{GroupSelection, PolicyName, SelectSettings, Selection, select_group};
 use crate::validate::{Options, invalid_rollouts, validate};
 
 /// Flags of every command that selects.
@@ -25,35 +26,70 @@ pub struct SelectingArgs {
 }
 
 /// An archive with the selection over it.
-pub struct Selected {
+pub struct Selected<T> {
     /// The archive.
     pub archive: Archive,
-    /// Its groups.
-    pub groups: Vec<Group>,
+    /// What was kept of its groups.
+    pub kept: Vec<T>,
     /// The selection, group by group.
     pub selection: Selection,
 }
 
 impl SelectingArgs {
-    /// Opens the archive and selects. An archive without rollouts is nothing to do.
-    pub fn select(&self, archive: &Path, ui: &Ui) -> Result<Selected> {
-        let spinner = ui.spinner("selecting");
+    /// Opens the archive and selects, part by part; `keep` says what of each group is needed
+    /// afterwards. Groups come in order of their ids, whatever parts they are in. An archive
+    /// without rollouts is nothing to do.
+    pub fn select<T: Send>(
+        &self,
+        archive: &Path,
+        ui: &Ui,
+        keep: impl Fn(Group) -> T + Sync,
+    ) -> Result<Selected<T>> {
         let opened = Archive::open(archive)?;
-        let groups = opened.groups()?;
-        if groups.iter().all(|group| group.rollouts.is_empty()) {
+        let total = (0..opened.part_count()).map(|part| opened.part_bytes(part)).sum();
+        ui.start_threads(total);
+        let bar = ui.progress_of_bytes("select", total);
+        let mut chosen = Vec::new();
+        opened.each_part(
+            |_, groups| Ok(self.of_part(groups?, &keep)),
+            |part, done| {
+                chosen.extend(done?);
+                bar.inc(opened.part_bytes(part));
+                Ok(())
+            },
+        )?;
+        bar.finish_and_clear();
+        if chosen.iter().all(|(_, group, _)| group.rollouts.is_empty()) {
             return Err(Error::nothing(format!("{} holds no rollouts", archive.display()))
                 .help("Look at its quarantine.jsonl, and ingest sources that hold some"));
         }
+        chosen.sort_by(|(_, a, _), (_, b, _)| a.group_id.cmp(&b.group_id));
+        let (mut kept, mut selection) = (Vec::new(), Selection::default());
+        for (group, selected, findings) in chosen {
+            kept.push(group);
+            selection.groups.push(selected);
+            selection.findings.extend(findings);
+        }
+        Ok(Selected { archive: opened, kept, selection })
+    }
+
+    fn of_part<T: Send>(
+        &self,
+        groups: Vec<Group>,
+        keep: impl Fn(Group) -> T + Sync,
+    ) -> Vec<(T, GroupSelection, Vec<Finding>)> {
         // Nothing is selected from a capture that cannot be proved (rule 89).
         let validation = validate(&groups, Options::default());
-        tracing::info!(findings = validation.findings.len(), "the archive is validated");
+        tracing::info!(findings = validation.findings.len(), "a part is validated");
         let settings = SelectSettings {
             assume_complete: self.assume_complete,
             invalid: invalid_rollouts(&validation.findings),
         };
-        let selection = select(&groups, self.policy.policy(), &settings);
-        spinner.finish_and_clear();
-        Ok(Selected { archive: opened, groups, selection })
+        let choose = |group: Group| {
+            let (selected, findings) = select_group(&group, self.policy.policy(), &settings);
+            (keep(group), selected, findings)
+        };
+        groups.into_par_iter().map(choose).collect()
     }
 }
 

@@ -314,6 +314,7 @@ pub fn main(
 ) -> u8 {
     match parse::<Learner>(args) {
         Ok(learner) => converse(&learner.global, |ui| {
+            ui.start_threads(u64::MAX);
             let report = step(&learner.step, learner.global.jobs.into(), ui)?;
             show(&learner.step, &report, ui)
         }),
@@ -443,7 +444,7 @@ mod tests {
             batch: BatchSettings::default(),
             grpo: GrpoSettings::default(),
         };
-        let ui = Ui::new(Format::Human, ColorChoice::Never, true);
+        let ui = Ui::new(Format::Human, ColorChoice::Never, true, 0);
         learner.step.settings(&provenance, Some("bfloat16"), &ui)
     }
 

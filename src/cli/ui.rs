@@ -47,7 +47,12 @@ pub struct Ui {
     color_err: bool,
     progress: bool,
     quiet: bool,
+    jobs: u16,
+    aside: bool,
 }
+
+/// Bytes of stored work that are worth a thread of their own: less is done before it has started.
+const BYTES_A_THREAD: u64 = 128 << 10;
 
 /// Emphasis for human output; plain where there is no colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,8 +70,8 @@ pub enum Tone {
 }
 
 impl Ui {
-    /// Settles format, colour and progress from the flags and the environment.
-    pub fn new(format: Format, color: ColorChoice, quiet: bool) -> Self {
+    /// Settles format, colour, progress and threads from the flags and the environment.
+    pub fn new(format: Format, color: ColorChoice, quiet: bool, jobs: u16) -> Self {
         let wanted = |terminal: bool| match color {
             ColorChoice::Always => true,
             ColorChoice::Never => false,
@@ -83,7 +88,27 @@ impl Ui {
             color_err: wanted(err_terminal),
             progress: err_terminal && !quiet,
             quiet,
+            jobs,
+            aside: false,
         }
+    }
+
+    /// Starts the worker threads that were asked for, or fewer where there is little to do: on a
+    /// machine of many cores they would take longer to start than a small archive takes to read.
+    pub fn start_threads(&self, bytes: u64) {
+        let most = match self.jobs {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            jobs => jobs.into(),
+        };
+        let useful = usize::try_from(bytes / BYTES_A_THREAD).unwrap_or(usize::MAX);
+        // A pool already built is a test's; the order of results never depends on it.
+        let threads = most.min(useful.saturating_add(1));
+        let _ = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
+    }
+
+    /// The same conversation with stderr in the place of stdout, which is taken.
+    pub fn aside(&self) -> Self {
+        Self { color_out: self.color_err, aside: true, ..self.clone() }
     }
 
     /// `text` in a tone, for stdout.
@@ -98,10 +123,13 @@ impl Ui {
 
     /// Writes text to stdout as it is.
     pub fn print(&self, text: impl AsRef<str>) -> Result<()> {
-        let mut out = std::io::stdout().lock();
+        let (mut out, name): (Box<dyn Write>, _) = match self.aside {
+            false => (Box::new(std::io::stdout().lock()), "stdout"),
+            true => (Box::new(std::io::stderr().lock()), "stderr"),
+        };
         out.write_all(text.as_ref().as_bytes())
             .and_then(|()| out.flush())
-            .map_err(|e| Error::io("cannot write to", Path::new("stdout"), e))
+            .map_err(|e| Error::io("cannot write to", Path::new(name), e))
     }
 
     /// Tells people what a command did. Not the result that was asked for, so quiet leaves it out.
@@ -123,9 +151,18 @@ impl Ui {
 
     /// Prints one compact JSON line for `--format jsonl`.
     pub fn jsonl(&self, value: &impl Serialize) -> Result<()> {
-        let text = serde_json::to_string(value)
-            .map_err(|e| Error::format("cannot write JSON").because(e))?;
-        self.line(text)
+        self.jsonl_all([value])
+    }
+
+    /// Prints compact JSON lines in one go.
+    pub fn jsonl_all(&self, values: impl IntoIterator<Item = impl Serialize>) -> Result<()> {
+        let mut text = Vec::new();
+        for value in values {
+            serde_json::to_writer(&mut text, &value)
+                .map_err(|e| Error::format("cannot write JSON").because(e))?;
+            text.push(b'\n');
+        }
+        self.print(String::from_utf8_lossy(&text))
     }
 
     /// Prints a CSV table.
@@ -188,19 +225,39 @@ impl Ui {
 
     /// Writes prose to stdout, wrapped at words when that is a terminal.
     pub fn prose(&self, text: &str) -> Result<()> {
-        self.print(wrapped(text, terminal_size_of(std::io::stdout())))
+        let width = match self.aside {
+            false => terminal_size_of(std::io::stdout()),
+            true => terminal_size_of(std::io::stderr()),
+        };
+        self.print(wrapped(text, width))
     }
 
     /// A bar on stderr for `total` steps, invisible unless stderr is a terminal.
     pub fn progress(&self, label: &'static str, total: u64) -> ProgressBar {
+        self.bar(label, total, "{msg:>12} [{bar:30}] {human_pos}/{human_len} {eta}")
+    }
+
+    /// A bar on stderr for `total` bytes, invisible unless stderr is a terminal.
+    pub fn progress_of_bytes(&self, label: &'static str, total: u64) -> ProgressBar {
+        let template = "{msg:>12} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec} {eta}";
+        self.bar(label, total, template)
+    }
+
+    /// A bar on stderr for bytes, as many as `total` if that is known.
+    pub fn bytes(&self, label: &'static str, total: Option<u64>) -> ProgressBar {
         if !self.progress {
             return ProgressBar::hidden();
         }
-        let style =
-            ProgressStyle::with_template("{msg:>12} [{bar:30}] {human_pos}/{human_len} {eta}")
-                .unwrap_or_else(|_| ProgressStyle::default_bar())
-                .progress_chars("=> ");
-        ProgressBar::new(total).with_style(style).with_message(label)
+        let template = match total {
+            Some(_) => "{msg:>9} {wide_bar} {bytes}/{total_bytes}  {bytes_per_sec}  {eta}",
+            None => "{msg:>9} {spinner} {bytes}  {bytes_per_sec}",
+        };
+        let bar = total.map_or_else(ProgressBar::no_length, ProgressBar::new).with_message(label);
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        bar.enable_steady_tick(Duration::from_millis(120));
+        bar
     }
 
     /// A spinner on stderr for work of unknown length.
@@ -211,6 +268,16 @@ impl Ui {
         let bar = ProgressBar::new_spinner().with_message(label);
         bar.enable_steady_tick(Duration::from_millis(120));
         bar
+    }
+
+    fn bar(&self, label: &'static str, total: u64, template: &str) -> ProgressBar {
+        if !self.progress {
+            return ProgressBar::hidden();
+        }
+        let style = ProgressStyle::with_template(template)
+            .unwrap_or_else(|_| ProgressStyle::default_bar())
+            .progress_chars("=> ");
+        ProgressBar::new(total).with_style(style).with_message(label)
     }
 }
 

@@ -13,6 +13,8 @@ pub enum Family {
     Ingest,
     /// Proving what was captured.
     Validate,
+    /// Images and videos of calls. They invalidate what is selected, not what is left out.
+    Media,
     /// Choosing calls, masking rollouts, dropping groups.
     Select,
     /// Files of forestctl itself: archives, rows, checkpoints.
@@ -21,13 +23,15 @@ pub enum Family {
 
 impl Family {
     /// All families in document order.
-    pub const ALL: [Family; 4] = [Family::Ingest, Family::Validate, Family::Select, Family::Files];
+    pub const ALL: [Family; 5] =
+        [Family::Ingest, Family::Validate, Family::Media, Family::Select, Family::Files];
 
     /// Heading for the reference.
     pub fn title(self) -> &'static str {
         match self {
             Family::Ingest => "Ingest",
             Family::Validate => "Validate",
+            Family::Media => "Media",
             Family::Select => "Select and mask",
             Family::Files => "Archives and rows",
         }
@@ -99,8 +103,10 @@ codes! {
             => "The file is probably not a capture, or is damaged as a whole.";
         SupersededAttempt "superseded_attempt" Warning "An earlier attempt at a rollout was captured, and a later one fills its slot."
             => "Nothing to do: only the attempt that the rollout names is archived.";
-        MediaNotRead "media_not_read" Warning "The sources hold media, which this version does not read."
-            => "Calls with media are archived without their tensors; do not train on them as if they were text.";
+        MalformedSidecar "malformed_sidecar" Error "A media sidecar is not a safetensors file whose tensors fill it end to end."
+            => "The file was cut, compressed or written by another tool; copy or write it again.";
+        OrphanTensor "orphan_tensor" Error "A media tensor belongs to no call of these sources."
+            => "Tensors are named <call_id>/<field>. Add the staged*.jsonl file that holds the call.";
         TokenIdOutOfRange "token_id_out_of_range" Error "A token id does not fit 32 bits."
             => "No tokenizer has such ids; look for a corrupted capture.";
         ConflictingRecord "conflicting_record" Error "Two different records claim one identity."
@@ -125,6 +131,12 @@ codes! {
             => "forestctl reads digest version 2. Capture again with a paired version, or use a newer forestctl.";
         UnsupportedExtrasDigest "unsupported_extras_digest" Error "The extras digest version is not one that this version reads."
             => "forestctl reads extras digest version 1. Capture again with a paired version, or use a newer forestctl.";
+        UnsupportedFingerprint "unsupported_fingerprint" Error "The fingerprint version is not one that this version reads."
+            => "forestctl reads fingerprint version 2, and 0 where none were recorded. Capture again with a paired version, or use a newer forestctl.";
+        UnsupportedReplay "unsupported_replay" Error "A ledger persisted the items of a ReplayContext instead of a ReplaySummary."
+            => "An experimental build of schema 3 wrote it. There is no migration of its ledgers: capture again with the paired release.";
+        UnsupportedRecovery "unsupported_recovery" Error "A recovery checkpoint is among the sources: a run's state to resume from, not a capture."
+            => "Leave the file out, and ingest the staged records, receipts and rollouts of the run. There is no migration of checkpoints below schema 5.";
         RolloutFailed "rollout_failed" Warning "The receipt says why the capture of this rollout failed."
             => "The rollout is masked; its healthy siblings train. The reason is the capture's own word.";
         CapturePoisoned "capture_poisoned" Warning "The receipt marks the capture of this rollout as poisoned."
@@ -179,10 +191,6 @@ codes! {
             => "The record was changed after it was staged. Restore it from the staging storage, or capture the rollout again.";
         CorruptExtrasDigest "corrupt_extras_digest" Error "The extras of a record do not give the extras digest that it carries."
             => "Media or routes were changed after the call was staged. Restore them, or capture the rollout again.";
-        MediaFlagMismatch "media_flag_mismatch" Error "The media flags of a call disagree with the geometry that its extras commit to."
-            => "The media line was changed, or belongs to another call. Capture the rollout again.";
-        MediaMetadataMismatch "media_metadata_mismatch" Error "The extras of a call do not give its media metadata digest."
-            => "The media line or the extras were changed. Capture the rollout again.";
         MissingParent "missing_parent" Error "A call names a parent that the manifest does not hold."
             => "The parent's ledger row was lost. Capture the rollout again.";
         ParentLengthMismatch "parent_length_mismatch" Error "A call does not start where its parent ends."
@@ -227,6 +235,52 @@ codes! {
             => "Rounding in the engine makes small ones; a large one points at a wrong capture.";
         EntryDigestMismatch "entry_digest_mismatch" Error "The tokens of a Gym store entry do not give the digest that it carries."
             => "The entry was changed after it was written. Capture the rollout again.";
+    }
+    Media {
+        MediaFlagMismatch "media_flag_mismatch" Error "The media flags of a call disagree with the geometry that its extras commit to."
+            => "The media line was changed, or belongs to another call. Capture the rollout again.";
+        MediaMetadataMismatch "media_metadata_mismatch" Error "The extras of a call do not give its media metadata digest."
+            => "The media line or the extras were changed. Capture the rollout again.";
+        InvalidMediaGeometry "invalid_media_geometry" Error "The image geometry in the extras of a call is not what its layout asks for."
+            => "cc_image_geometry holds prefix_digest and images, and each image offset, length, height, width, token_id and perhaps frames, all positive integers. Capture with a paired version.";
+        MediaSpanOrder "media_span_order" Error "The spans of a call's media overlap or are out of order."
+            => "The geometry was assembled wrongly. Capture the rollout again.";
+        MediaSpanOutsidePrompt "media_span_outside_prompt" Error "A span of a call's media is not wholly inside its new prompt tokens."
+            => "The span was moved, or counted from another token. Capture the rollout again.";
+        MediaTokenMismatch "media_token_mismatch" Error "A token inside a span of media is not the one that stands for it."
+            => "The span was moved, or the prompt rendered again after it was taken. Capture the rollout again.";
+        MediaUncovered "media_uncovered" Error "A prompt token stands for media, and no occurrence of its call covers it."
+            => "A root lists all of its media, a continuation all that is new. Capture the rollout again.";
+        MediaNotNew "media_not_new" Error "A continuation lists media that an ancestor brought."
+            => "A continuation brings only what is new. Capture the rollout again.";
+        MediaRetainedChanged "media_retained_changed" Error "A continuation lists media of an ancestor with another geometry."
+            => "Retained media do not change along a chain; a rewritten context is a new root. Capture the rollout again.";
+        MediaPrefixMismatch "media_prefix_mismatch" Error "What the ancestors of a call brought does not give its prefix digest."
+            => "Retained media were changed, dropped or added; for a root, the digest is that of an empty list. Capture the rollout again.";
+        MissingMediaTensor "missing_media_tensor" Error "A call brings media, and a tensor of it is missing."
+            => "Add the media/*.safetensors file that holds <call_id>/<field> to the sources, and look for it in quarantine.";
+        UnexpectedMediaTensor "unexpected_media_tensor" Error "A tensor is there that nothing in its call asks for."
+            => "The sidecar belongs to another capture, or the media line and extras were changed. Capture the rollout again.";
+        InvalidMediaTensor "invalid_media_tensor" Error "A media tensor has another type, shape or length than its field has."
+            => "media_imgs is [patches, 3*P*P] of F16, BF16 or F32, media_imgs_sizes [N, 2] and media_num_frames [N] of I32. Capture with a paired version.";
+        MediaCountMismatch "media_count_mismatch" Error "A media tensor has another number of entries than its call has new occurrences."
+            => "Sidecar and extras are of two captures. Capture the rollout again.";
+        MediaSizeMismatch "media_size_mismatch" Error "Height or width of an occurrence differs between extras and tensors."
+            => "Sidecar and extras are of two captures, or one was changed. Capture the rollout again.";
+        MediaFrameMismatch "media_frame_mismatch" Error "The frames of an occurrence differ between extras and tensors."
+            => "Sidecar and extras are of two captures, or one was changed. Capture the rollout again.";
+        MediaSizeIndivisible "media_size_indivisible" Error "Height or width of an occurrence is no multiple of the patch size."
+            => "The processor resizes to whole patches; the geometry is that of the original. Capture the rollout again.";
+        MediaPatchMismatch "media_patch_mismatch" Error "The occurrences of a call have more or fewer patches than its pixels."
+            => "An image or a frame was lost or added. Capture the rollout again.";
+        MediaMergeMismatch "media_merge_mismatch" Error "Tokens of one rollout stand for different numbers of patches."
+            => "One processor merges the same square of patches into each token. Capture the rollout again.";
+        MediaFramesMixed "media_frames_mixed" Error "Some occurrences of a chain count frames, and others do not."
+            => "Where one counts frames, all do, stills as 1. Capture with a paired version.";
+        MediaDtypeMismatch "media_dtype_mismatch" Error "Pixels of one chain have two types."
+            => "The processor was changed within an attempt. Capture the rollout again.";
+        MediaPatchSizeMismatch "media_patch_size_mismatch" Error "Patches of one chain have two sizes."
+            => "The processor was changed within an attempt. Capture the rollout again.";
     }
     Select {
         SelectionNotClosed "selection_not_closed" Warning "A selected call's parent is not selected."
@@ -277,8 +331,16 @@ codes! {
     Files {
         CorruptFile "corrupt_file" Error "A file of the archive or rows differs from its BLAKE3 in the manifest, or cannot be parsed."
             => "Restore the file from a copy, or ingest again with --force.";
+        MissingTensor "missing_tensor" Error "A call refers to tensor data that no file of the archive holds as it says."
+            => "Restore the archive from a copy, or ingest again with --force.";
+        CorruptTensor "corrupt_tensor" Error "Tensor data in the archive differs from its BLAKE3, or cannot be read."
+            => "Restore the file from a copy, or ingest again with --force.";
+        InconsistentArchive "inconsistent_archive" Error "The archive contradicts itself: what it holds twice differs."
+            => "It was changed after it was written. Restore it from a copy, or ingest again with --force.";
         UnlistedFile "unlisted_file" Error "A file of the archive is not listed in its manifest."
             => "Remove it, or ingest again with --force.";
+        UnknownCode "unknown_code" Error "A newer forestctl set a line aside for a reason that this one has no code for."
+            => "Validate with the forestctl that wrote the archive, or a newer one.";
     }
 }
 

@@ -150,4 +150,12 @@ impl Finding {
         self.help = help.into();
         self
     }
+
+    /// Rollout, call and location in words; empty when nothing is known.
+    pub fn place(&self) -> String {
+        let rollout = self.rollout_id.iter().map(|id| format!("rollout {id}"));
+        let call = self.call_id.iter().map(|id| format!("call {id}"));
+        let location = Some(self.location.to_string()).filter(|location| !location.is_empty());
+        rollout.chain(call).chain(location).collect::<Vec<_>>().join(", ")
+    }
 }

@@ -6,20 +6,21 @@ use std::path::{Path, PathBuf};
 use rayon::prelude::*;
 
 use super::detect::{Found, stem};
-use super::lines::{MAX_LINE, whole};
+use super::lines::{Blocks, MAX_LINE, has_content, text, whole};
 use super::quarantine::{Quarantine, Rejected};
 use super::scope::Scope;
 use super::served::{committed, routes_only};
-use super::staged::narrow;
+use super::staged::{all_narrow, narrow};
 use crate::archive::{
     Call, CaptureFailure, Completeness, Completion, Mode, Origin, Quarantined, SourceForm,
     SourceKind,
 };
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::finding::{Code, Finding, Location};
 use crate::id::{CallId, CaptureKey};
 use crate::wire::builder::{LinkNote, ResolvedCall, resolve_parents};
-use crate::wire::{StoreFault, StoreFiles, StoreSnapshot, TokenEntry, read_store};
+use crate::wire::fingerprint::check_version;
+use crate::wire::{self, StoreFault, StoreSnapshot, TokenEntry, read_store};
 
 /// Largest store of one scope, in bytes after decompression.
 const MAX_STORE: usize = 2 << 30;
@@ -29,24 +30,11 @@ const SUFFIXES: [&str; 4] =
     [".tokens.jsonl", ".tokens.intents", ".tokens.incomplete", ".tokens.state.json"];
 
 /// The files of one scope in one folder, by suffix.
-type Files<'a> = [Option<&'a Found>; 4];
+pub(super) type StoreFiles = [Option<Found>; 4];
 
-/// What one scope's files gave.
-struct Read {
-    key: CaptureKey,
-    name: String,
-    scope: Option<Scope>,
-    quarantine: Vec<Quarantined>,
-}
-
-/// Reads every store among `found` into `scopes`. A scope that is there already was captured
-/// twice, and its store is set aside.
-pub(super) fn scopes(
-    found: &[Found],
-    scopes: &mut BTreeMap<CaptureKey, Scope>,
-    quarantine: &mut Quarantine,
-) -> Result<()> {
-    let mut stores: BTreeMap<(PathBuf, String), Files<'_>> = BTreeMap::new();
+/// The stores among `found` by scope. One that holds nothing at all is none.
+pub(super) fn stores(found: &[Found]) -> Result<Vec<(CaptureKey, StoreFiles)>> {
+    let mut stores: BTreeMap<(PathBuf, String), StoreFiles> = BTreeMap::new();
     let parts =
         found.iter().filter(|f| matches!(f.form, SourceForm::Store | SourceForm::StoreSibling));
     for file in parts {
@@ -62,106 +50,132 @@ pub(super) fn scopes(
             None => continue,
         };
         let folder = file.path.parent().unwrap_or(Path::new("")).to_owned();
-        stores.entry((folder, id)).or_default()[at] = Some(file);
+        stores.entry((folder, id)).or_default()[at] = Some(file.clone());
     }
-    let read: Vec<_> =
-        stores.into_par_iter().map(|((_, id), files)| read(&id, files)).collect::<Result<_>>()?;
-    for Read { key, name, scope, quarantine: entries } in read {
-        let Some(scope) = scope else {
-            entries.into_iter().for_each(|entry| quarantine.entry(entry));
-            continue;
+    let keyed = stores.into_par_iter().map(|((_, id), files)| {
+        let filled = files
+            .iter()
+            .flatten()
+            .try_fold(false, |filled, file| Ok::<_, Error>(filled || has_content(&file.path)?))?;
+        let named = files[0].as_ref().filter(|file| !stem(&file.path).ends_with(SUFFIXES[0]));
+        let id = match named {
+            Some(file) => first_scope(&file.path)?.unwrap_or(id),
+            None => id,
         };
-        if scopes.contains_key(&key) {
-            // Staged captures leave intents beside their ledgers, and no entries.
-            if !scope.calls.is_empty() {
-                let message = format!("scope {key} was captured twice; this store is left out");
-                quarantine.file(&name, Rejected::new(Code::ConflictingRecord, message));
-            }
-            continue;
-        }
-        entries.into_iter().for_each(|entry| quarantine.entry(entry));
-        scopes.insert(key, scope);
-    }
-    Ok(())
+        Ok(filled.then(|| (CaptureKey::from(id), files)))
+    });
+    Ok(keyed.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
 }
 
-fn read(id: &str, files: Files<'_>) -> Result<Read> {
-    let first = files.iter().flatten().next();
-    let name = first.map_or_else(String::new, |file| file.name.clone());
-    let mut quarantine = Vec::new();
+/// Reads the store of one scope.
+pub(super) fn scope(
+    key: &CaptureKey,
+    files: &StoreFiles,
+    quarantine: &mut Quarantine,
+) -> Result<Scope> {
+    let mut lost = false;
     let mut bytes: [Option<Vec<u8>>; 4] = Default::default();
     for (at, file) in files.iter().enumerate() {
         let Some(file) = file else { continue };
         match whole(&file.path, if at == 0 { MAX_STORE } else { MAX_LINE })? {
             Ok(content) => bytes[at] = Some(content),
             Err(why) => {
-                quarantine.push(Quarantined::new(&file.name, None, why.code, why.message));
+                quarantine.file(&file.name, why.into());
+                lost = true;
             }
         }
     }
-    let id = match files[0].is_some_and(|file| !stem(&file.path).ends_with(SUFFIXES[0])) {
-        true => first_scope(bytes[0].as_deref()).unwrap_or_else(|| id.to_owned()),
-        false => id.to_owned(),
-    };
     let [tokens, intents, marker, state] = &bytes;
     let snapshot = read_store(
-        &id,
-        StoreFiles {
+        key.as_str(),
+        wire::StoreFiles {
             tokens: tokens.as_deref(),
             intents: intents.as_deref(),
             marker: marker.as_deref(),
             state: state.as_deref(),
         },
     );
-    let lost = !quarantine.is_empty();
-    let key = CaptureKey::from(id);
+    let name = |file: Option<&Found>| file.map_or_else(String::new, |file| file.name.clone());
+    let first = name(files.iter().flatten().next());
+    let origins = |line| Origin { file: first.clone(), line };
     let mut reader = Reader {
-        key: &key,
-        name: &name,
+        key,
+        state: files[3].as_ref().map_or_else(|| first.clone(), |file| file.name.clone()),
+        origins: &origins,
         text: tokens.as_deref().unwrap_or_default(),
         scope: Scope::new(SourceKind::GymStore),
         quarantine,
     };
-    reader.read(snapshot, files);
+    reader.read(snapshot);
     if lost {
         reader.scope.completeness = Completeness::Incomplete;
     }
-    let Reader { scope, quarantine, .. } = reader;
-    let empty = scope.calls.is_empty() && scope.ledger.pending.is_empty();
-    Ok(Read { scope: (!empty).then_some(scope), key, name, quarantine })
+    Ok(reader.scope)
+}
+
+/// The entries of one scope that came line by line, without the files beside a store that tell
+/// whether one is missing.
+pub(super) fn scope_of_entries(
+    key: &CaptureKey,
+    mut entries: Vec<(Origin, String)>,
+    quarantine: &mut Quarantine,
+) -> Scope {
+    // A repeated line is no second entry, wherever it stands.
+    entries.sort_by(|a, b| a.0.cmp(&b.0));
+    let text = entries.iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>().join("\n");
+    let files = wire::StoreFiles { tokens: Some(text.as_bytes()), ..wire::StoreFiles::default() };
+    let snapshot = read_store(key.as_str(), files);
+    let origins = |line: u64| {
+        let at = usize::try_from(line).ok().and_then(|line| line.checked_sub(1));
+        at.and_then(|at| entries.get(at)).map(|(origin, _)| origin.clone()).unwrap_or_default()
+    };
+    let mut reader = Reader {
+        key,
+        state: String::new(),
+        origins: &origins,
+        text: text.as_bytes(),
+        scope: Scope::new(SourceKind::GymStore),
+        quarantine,
+    };
+    reader.read(snapshot);
+    reader.scope
 }
 
 /// The scope of a store whose file name does not tell it.
-fn first_scope(bytes: Option<&[u8]>) -> Option<String> {
-    let text = std::str::from_utf8(bytes?).ok()?;
-    let entry = text.lines().find_map(|line| TokenEntry::parse(line).ok())?;
-    Some(entry.rollout_id)
+fn first_scope(path: &Path) -> Result<Option<String>> {
+    let Some(block) = Blocks::open(path)?.next() else { return Ok(None) };
+    let entry = block.lines().find_map(|line| TokenEntry::parse(text(line.bytes).ok()?).ok());
+    Ok(entry.map(|entry| entry.rollout_id))
 }
 
 /// One scope while it is being read.
 struct Reader<'a> {
     key: &'a CaptureKey,
-    name: &'a str,
+    /// Name of the state file.
+    state: String,
+    /// Where a line of the store came from.
+    origins: &'a dyn Fn(u64) -> Origin,
     text: &'a [u8],
     scope: Scope,
-    quarantine: Vec<Quarantined>,
+    quarantine: &'a mut Quarantine,
 }
 
 impl Reader<'_> {
-    fn read(&mut self, snapshot: StoreSnapshot, files: Files<'_>) {
+    fn read(&mut self, snapshot: StoreSnapshot) {
         self.scope.completeness = snapshot.completeness();
         let ledger = &mut self.scope.ledger;
         let ids = |ids: &[String]| ids.iter().map(|id| CallId::from(id.as_str())).collect();
         ledger.pending = ids(&snapshot.dangling_intents);
         ledger.attempted = ids(snapshot.intents.as_deref().unwrap_or_default());
         for fault in &snapshot.faults {
-            self.fault(fault, files);
+            self.fault(fault);
         }
         let (mut lines, mut entries) = (Vec::new(), Vec::new());
         for line in snapshot.entries {
             let ids = [&line.entry.prompt_token_ids, &line.entry.generation_token_ids];
-            let narrow = ids.into_iter().try_for_each(|ids| narrow(ids).map(|_| ()));
-            match narrow {
+            let narrow = ids.into_iter().try_for_each(|ids| all_narrow(ids));
+            let version = check_version(line.entry.fingerprint_version.unwrap_or(0));
+            match narrow.and(version.map_err(Rejected::from)) {
                 Ok(()) => {
                     lines.push(line.line);
                     entries.push(line.entry);
@@ -179,7 +193,7 @@ impl Reader<'_> {
         ledger.attempted.extend(more);
     }
 
-    fn fault(&mut self, fault: &StoreFault, files: Files<'_>) {
+    fn fault(&mut self, fault: &StoreFault) {
         match fault {
             // Never acknowledged, so nothing of this scope is lost with it.
             StoreFault::TornTail { line, .. } => {
@@ -195,10 +209,10 @@ impl Reader<'_> {
             // The call keeps the scope that it names, and validation reports it.
             StoreFault::ForeignScope { .. } => {}
             StoreFault::State | StoreFault::IndexBeyondFile { .. } | StoreFault::Retired => {
-                let state = files[3].map_or(self.name, |file| &file.name);
-                let mut entry = Quarantined::new(state, None, fault.code(), fault.to_string());
+                let (code, message) = (fault.code(), fault.to_string());
+                let mut entry = Quarantined::new(&self.state, None, code, message);
                 entry.capture_key = Some(self.key.clone());
-                self.quarantine.push(entry);
+                self.quarantine.entry(entry);
                 self.scope.completeness = Completeness::Incomplete;
             }
         }
@@ -213,14 +227,16 @@ impl Reader<'_> {
     fn quarantine_line(&mut self, line: u64, code: Code, message: String) {
         let text = self.text.split(|&b| b == b'\n').nth(line.saturating_sub(1) as usize);
         let text = String::from_utf8_lossy(text.unwrap_or_default());
-        let mut entry = Quarantined::new(self.name, Some(line), code, message).text(&text);
+        let origin = (self.origins)(line);
+        let mut entry = Quarantined::new(origin.file, Some(origin.line), code, message).text(&text);
         entry.capture_key = Some(self.key.clone());
-        self.quarantine.push(entry);
+        self.quarantine.entry(entry);
     }
 
     /// A call that is archived and cannot be trusted: the failure in the ledger masks its rollout.
     fn doubt(&mut self, code: Code, call_id: &CallId, line: u64, message: String) {
-        let location = Location::line(self.name, line).scope(self.key.clone());
+        let origin = (self.origins)(line);
+        let location = Location::line(&origin.file, origin.line).scope(self.key.clone());
         self.scope.findings.push(Finding::new(code, message).call(call_id).at(location));
         let failure = CaptureFailure { call_id: call_id.clone(), reason: code.as_str().to_owned() };
         self.scope.ledger.failures.push(failure);
@@ -257,8 +273,9 @@ impl Reader<'_> {
             commitment: None,
             entry_digest: entry.stamped_digest(),
             media: None,
+            tensors: Vec::new(),
             extras: entry.routed_experts.as_deref().map(routes_only),
-            origin: Origin { file: self.name.to_owned(), line },
+            origin: (self.origins)(line),
         });
         let response_id = entry.response_id.clone();
         let items = &entry.output_items;

@@ -1,18 +1,16 @@
 //! Rollouts lines whose output items carry token arrays: one generated item, one call.
 
-use std::collections::BTreeMap;
-
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::quarantine::{Quarantine, Rejected};
+use super::quarantine::Rejected;
 use super::rollouts::{Members, RolloutLine, member};
 use super::scope::Scope;
 use super::served::{committed, routes_only};
 use super::staged::narrow;
-use crate::archive::{Call, Completion, Mode, Origin, SourceForm, SourceKind};
+use crate::archive::{Call, Completion, Mode, Origin, SourceKind};
 use crate::finding::Code;
-use crate::id::{CallId, CaptureKey, GroupId, RolloutId};
+use crate::id::{CallId, CaptureKey, RolloutId};
 use crate::wire::builder::{InferredParent, Sequence, infer_parents};
 use crate::wire::fingerprint::TOKEN_FIELDS;
 use crate::wire::json::{Dialect, Json};
@@ -178,6 +176,7 @@ fn unplaced(
         commitment: None,
         entry_digest: None,
         media: None,
+        tensors: Vec::new(),
         extras: tokens.routed_experts.map(|routes| routes_only(routes.get())),
         origin: origin.clone(),
     }
@@ -211,36 +210,4 @@ fn place(captured: &[Tokens<'_>], calls: &mut [Call]) -> Result<(), Rejected> {
         call.cum_len = sequences[at].len() as u64;
     }
     Ok(())
-}
-
-/// Lines that say nothing of group and slot: those with one prompt are a group, its slots in an
-/// order that only the content of the lines decides. Returns group, slot, group size and line.
-pub(super) fn by_prompt(
-    lines: Vec<RolloutLine>,
-    quarantine: &mut Quarantine,
-) -> Vec<(GroupId, u32, u32, RolloutLine)> {
-    let mut groups: BTreeMap<String, Vec<RolloutLine>> = BTreeMap::new();
-    for line in lines {
-        if !line.inline {
-            let message = "neither the identity of a rollout nor token arrays";
-            let why = Rejected::new(Code::MalformedRollout, message);
-            quarantine.line(&line.origin, SourceForm::Rollouts, &line.text, why);
-            continue;
-        }
-        let prompt = serde_json::from_str::<Members>(&line.text)
-            .ok()
-            .and_then(|members| members.get("responses_create_params").map(|p| p.get().to_owned()))
-            .unwrap_or_default();
-        let digest = blake3::hash(prompt.as_bytes()).to_hex();
-        groups.entry(format!("prompt-{}", &digest[..16])).or_default().push(line);
-    }
-    let mut placed = Vec::new();
-    for (group, mut lines) in groups {
-        lines.sort_by(|a, b| (&a.text, &a.origin).cmp(&(&b.text, &b.origin)));
-        let size = lines.len() as u32;
-        for (slot, line) in lines.into_iter().enumerate() {
-            placed.push((GroupId::from(group.as_str()), slot as u32, size, line));
-        }
-    }
-    placed
 }

@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 use super::detect::{Found, stem};
 use super::lines::{MAX_LINE, whole};
 use super::quarantine::{Quarantine, Rejected};
-use crate::archive::{CommittedCall, Completion, Ledger};
+use crate::archive::{CaptureFailure, CommittedCall, Completion, Ledger};
 use crate::error::Result;
 use crate::id::{CallId, CaptureKey};
+use crate::wire::fingerprint::check_row_versions;
 use crate::wire::{CallRecord, RolloutManifest, read_ledger};
 
 /// Reads the ledger of one scope. It has no recovery: of a ledger with a broken line nothing is
@@ -19,7 +20,10 @@ pub(super) fn read(file: &Found, quarantine: &mut Quarantine) -> Result<Option<R
     let manifest = match whole(&file.path, MAX_LINE)? {
         Err(why) => Err(why.into()),
         Ok(bytes) => read_ledger(scope, &bytes)
-            .map_err(|e| Rejected::new(e.error.code, format!("the ledger cannot be read: {e}"))),
+            .map_err(|e| Rejected::new(e.error.code, format!("the ledger cannot be read: {e}")))
+            .and_then(
+                |ledger| Ok(check_row_versions("records", &ledger.records).map(|()| ledger)?),
+            ),
     };
     Ok(match manifest {
         Ok(manifest) => Some(manifest),
@@ -75,6 +79,8 @@ pub(super) fn key(manifest: &RolloutManifest) -> CaptureKey {
 /// The receipt that a framework would have written from this manifest.
 fn receipt(manifest: &RolloutManifest, terminal: Option<&str>) -> String {
     let rows: Vec<_> = manifest.records.iter().map(row).collect();
+    let failure = |f: &CaptureFailure| json!({ "model_call_id": f.call_id, "reason": f.reason });
+    let failures: Vec<_> = manifest.failures.iter().map(failure).collect();
     json!({
         "schema_version": manifest.schema_version,
         "digest_version": 2,
@@ -87,6 +93,7 @@ fn receipt(manifest: &RolloutManifest, terminal: Option<&str>) -> String {
         "failure_reason": null,
         "terminal_selection": terminal.map(|_| "response_id"),
         "terminal_attribution_reason": null,
+        "failures": failures,
     })
     .to_string()
 }

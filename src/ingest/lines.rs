@@ -1,7 +1,8 @@
-//! Lines of a plain, gzip or zstd file, one at a time and never more than a bounded one.
+//! Lines of a plain, gzip or zstd file, whole blocks of them at a time and never more than a
+//! bounded one.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek};
+use std::io::{BufReader, Read, Seek};
 use std::path::Path;
 
 use crate::error::{Error, Result};
@@ -10,6 +11,9 @@ use crate::finding::Code;
 /// Longest line that is read, in bytes after decompression. A record of 100,000 tokens with
 /// expert routes of 48 layers stays below half of it.
 pub const MAX_LINE: usize = 128 << 20;
+
+/// Bytes that are read at a time.
+const BLOCK: usize = 8 << 20;
 
 /// Some editors begin a UTF-8 file with it; it is no part of the first line.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
@@ -23,88 +27,179 @@ pub struct Unreadable {
     pub message: String,
 }
 
-/// Reads lines in order, counting from one and skipping blank ones.
-pub struct Lines {
-    inner: Box<dyn BufRead + Send>,
+/// Whole lines of a file, in order.
+#[derive(Debug, Default)]
+pub struct Block {
+    /// The bytes of the lines, with their line breaks.
+    pub bytes: Vec<u8>,
+    /// Where they begin in the decompressed file.
+    pub offset: u64,
+    /// One-based number of the first line.
+    pub first_line: u64,
+    /// Why the line after these, or all that follows, is not there.
+    pub broken: Option<(u64, Unreadable)>,
+}
+
+/// One line of a block without its line break.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line<'a> {
+    /// One-based.
+    pub number: u64,
+    /// Where it begins in the decompressed file.
+    pub offset: u64,
+    /// Its bytes.
+    pub bytes: &'a [u8],
+}
+
+impl Block {
+    /// The lines that are not blank.
+    pub fn lines(&self) -> impl Iterator<Item = Line<'_>> {
+        let mut start = 0;
+        let mut number = self.first_line;
+        std::iter::from_fn(move || {
+            while start < self.bytes.len() {
+                let rest = &self.bytes[start..];
+                let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
+                let mut line = Line {
+                    number,
+                    offset: self.offset + start as u64,
+                    bytes: rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]),
+                };
+                start += end + 1;
+                number += 1;
+                if line.offset == 0
+                    && let Some(text) = line.bytes.strip_prefix(BYTE_ORDER_MARK)
+                {
+                    line.bytes = text;
+                    line.offset = BYTE_ORDER_MARK.len() as u64;
+                }
+                if !line.bytes.trim_ascii().is_empty() {
+                    return Some(line);
+                }
+            }
+            None
+        })
+    }
+}
+
+/// The text of a line.
+pub fn text(bytes: &[u8]) -> Result<&str, Unreadable> {
+    std::str::from_utf8(bytes).map_err(|e| Unreadable {
+        code: Code::MalformedJson,
+        message: format!("byte {} of the line is not UTF-8", e.valid_up_to()),
+    })
+}
+
+/// The same of bytes that are owned.
+pub fn into_text(bytes: Vec<u8>) -> Result<String, Unreadable> {
+    String::from_utf8(bytes).map_err(|e| match text(e.as_bytes()) {
+        Err(why) => why,
+        Ok(_) => Unreadable { code: Code::MalformedJson, message: e.to_string() },
+    })
+}
+
+/// Reads the blocks of a file in order.
+pub struct Blocks {
+    inner: Box<dyn Read + Send>,
+    block: usize,
     limit: usize,
-    number: u64,
+    /// Bytes after the last whole line.
+    rest: Vec<u8>,
+    /// Where `rest` begins, and its line.
+    offset: u64,
+    line: u64,
     ended: bool,
 }
 
-impl Lines {
+impl Blocks {
     /// Opens `path`; the first bytes, not the name, tell how it is compressed.
     pub fn open(path: &Path) -> Result<Self> {
-        Self::with_limit(path, MAX_LINE)
+        Ok(Self::new(decompressed(path)?, BLOCK, MAX_LINE))
     }
 
-    fn with_limit(path: &Path, limit: usize) -> Result<Self> {
-        let inner = decompressed(path)?;
-        Ok(Self { inner, limit, number: 0, ended: false })
+    fn new(inner: Box<dyn Read + Send>, block: usize, limit: usize) -> Self {
+        Self { inner, block, limit, rest: Vec::new(), offset: 0, line: 1, ended: false }
     }
 
-    fn read(&mut self) -> std::io::Result<Option<Result<String, Unreadable>>> {
-        let mut bytes = Vec::new();
-        let limit = self.limit as u64 + 1;
-        let read = self.inner.by_ref().take(limit).read_until(b'\n', &mut bytes)?;
-        if read == 0 {
-            return Ok(None);
-        }
-        self.number += 1;
-        if bytes.last() == Some(&b'\n') {
-            bytes.pop();
-            if bytes.last() == Some(&b'\r') {
-                bytes.pop();
-            }
-        } else if bytes.len() > self.limit {
-            self.skip_to_line_end()?;
-            return Ok(Some(Err(Unreadable {
-                code: Code::LineTooLong,
-                message: format!("the line is longer than {} bytes", self.limit),
-            })));
-        }
-        if self.number == 1 && bytes.starts_with(BYTE_ORDER_MARK) {
-            bytes.drain(..BYTE_ORDER_MARK.len());
-        }
-        Ok(Some(String::from_utf8(bytes).map_err(|e| Unreadable {
-            code: Code::MalformedJson,
-            message: format!("byte {} of the line is not UTF-8", e.utf8_error().valid_up_to()),
-        })))
+    /// Takes all of `rest` that is whole lines.
+    fn take(&mut self, end: usize) -> Block {
+        let rest = self.rest.split_off(end);
+        let bytes = std::mem::replace(&mut self.rest, rest);
+        let block = Block { offset: self.offset, first_line: self.line, bytes, broken: None };
+        self.offset += end as u64;
+        self.line += memchr::memchr_iter(b'\n', &block.bytes).count() as u64;
+        block
     }
 
-    fn skip_to_line_end(&mut self) -> std::io::Result<()> {
+    /// Reads up to `limit` more bytes into `rest`; true at the end of the file.
+    fn fill(&mut self, limit: usize) -> std::io::Result<bool> {
+        let read = self.inner.by_ref().take(limit as u64).read_to_end(&mut self.rest)?;
+        Ok(read < limit)
+    }
+
+    /// Passes over a line that is too long, whose beginning is `rest`.
+    fn skip_line(&mut self) -> std::io::Result<bool> {
         loop {
-            let buffer = self.inner.fill_buf()?;
-            if buffer.is_empty() {
-                return Ok(());
+            if let Some(at) = memchr::memchr(b'\n', &self.rest) {
+                self.rest.drain(..=at);
+                self.offset += at as u64 + 1;
+                self.line += 1;
+                return Ok(false);
             }
-            let end = buffer.iter().position(|&b| b == b'\n');
-            let used = end.map_or(buffer.len(), |at| at + 1);
-            self.inner.consume(used);
-            if end.is_some() {
-                return Ok(());
+            self.offset += self.rest.len() as u64;
+            self.rest.clear();
+            if self.fill(self.block)? && self.rest.is_empty() {
+                self.line += 1;
+                return Ok(true);
             }
         }
     }
 }
 
-impl Iterator for Lines {
-    type Item = (u64, Result<String, Unreadable>);
+impl Iterator for Blocks {
+    type Item = Block;
 
-    fn next(&mut self) -> Option<Self::Item> {
-        while !self.ended {
-            match self.read() {
-                Ok(Some(Ok(text))) if text.trim().is_empty() => {}
-                Ok(Some(line)) => return Some((self.number, line)),
-                Ok(None) => self.ended = true,
+    fn next(&mut self) -> Option<Block> {
+        if self.ended {
+            return None;
+        }
+        loop {
+            let ended = match self.fill(self.block) {
+                Ok(ended) => ended,
                 Err(error) => {
                     self.ended = true;
+                    let end = memchr::memrchr(b'\n', &self.rest).map_or(0, |at| at + 1);
+                    let mut block = self.take(end);
                     let message = format!("the file cannot be read beyond this line: {error}");
                     let broken = Unreadable { code: Code::UnreadableSource, message };
-                    return Some((self.number + 1, Err(broken)));
+                    block.broken = Some((self.line, broken));
+                    return Some(block);
                 }
+            };
+            let first = memchr::memchr(b'\n', &self.rest);
+            if first.unwrap_or(self.rest.len()) > self.limit {
+                let mut block = self.take(0);
+                let message = format!("the line is longer than {} bytes", self.limit);
+                block.broken = Some((self.line, Unreadable { code: Code::LineTooLong, message }));
+                match self.skip_line() {
+                    Ok(ended) => self.ended = ended,
+                    // The next read meets the same failure.
+                    Err(_) => self.rest.clear(),
+                }
+                return Some(block);
+            }
+            match memchr::memrchr(b'\n', &self.rest) {
+                Some(end) => {
+                    self.ended = ended && end + 1 == self.rest.len();
+                    return Some(self.take(end + 1));
+                }
+                None if ended => {
+                    self.ended = true;
+                    return (!self.rest.is_empty()).then(|| self.take(self.rest.len()));
+                }
+                None => {}
             }
         }
-        None
     }
 }
 
@@ -118,9 +213,25 @@ pub fn document(path: &Path) -> Result<Result<String, Unreadable>> {
     Ok(bytes.and_then(|bytes| String::from_utf8(bytes).map_err(malformed)))
 }
 
+/// Whether a file holds anything but white space.
+pub fn has_content(path: &Path) -> Result<bool> {
+    let mut inner = decompressed(path)?;
+    let mut bytes = [0; 4096];
+    loop {
+        match inner.read(&mut bytes) {
+            Ok(0) => return Ok(false),
+            Ok(read) if bytes[..read].trim_ascii().is_empty() => {}
+            // What cannot be read is for whoever reads it to say.
+            Ok(_) | Err(_) => return Ok(true),
+        }
+    }
+}
+
 /// All bytes of a file, decompressed, if they are no more than `limit`.
 pub fn whole(path: &Path, limit: usize) -> Result<Result<Vec<u8>, Unreadable>> {
-    let mut bytes = Vec::new();
+    let stored = std::fs::metadata(path).map_or(0, |meta| meta.len());
+    // One byte more, so that a plain file is read without growing.
+    let mut bytes = Vec::with_capacity((stored as usize).min(limit).saturating_add(1));
     let unreadable = |message| Ok(Err(Unreadable { code: Code::UnreadableSource, message }));
     match decompressed(path)?.take(limit as u64 + 1).read_to_end(&mut bytes) {
         Err(error) => unreadable(format!("the file cannot be read: {error}")),
@@ -129,20 +240,40 @@ pub fn whole(path: &Path, limit: usize) -> Result<Result<Vec<u8>, Unreadable>> {
     }
 }
 
-fn decompressed(path: &Path) -> Result<Box<dyn BufRead + Send>> {
+/// Whether the bytes of a file are those of its lines.
+pub fn is_plain(path: &Path) -> Result<bool> {
+    Ok(open(path)?.1 == Compression::None)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Compression {
+    None,
+    Gzip,
+    Zstd,
+}
+
+fn open(path: &Path) -> Result<(File, Compression)> {
     let failed = |e| Error::io("cannot read", path, e);
     let mut file = File::open(path).map_err(failed)?;
     let mut magic = Vec::new();
     file.by_ref().take(4).read_to_end(&mut magic).map_err(failed)?;
     file.rewind().map_err(failed)?;
-    Ok(match magic.as_slice() {
-        [0x1f, 0x8b, ..] => {
-            Box::new(BufReader::new(flate2::read::MultiGzDecoder::new(BufReader::new(file))))
+    let compression = match magic.as_slice() {
+        [0x1f, 0x8b, ..] => Compression::Gzip,
+        [0x28, 0xb5, 0x2f, 0xfd] => Compression::Zstd,
+        _ => Compression::None,
+    };
+    Ok((file, compression))
+}
+
+fn decompressed(path: &Path) -> Result<Box<dyn Read + Send>> {
+    let (file, compression) = open(path)?;
+    Ok(match compression {
+        Compression::Gzip => Box::new(flate2::read::MultiGzDecoder::new(BufReader::new(file))),
+        Compression::Zstd => {
+            Box::new(zstd::Decoder::new(file).map_err(|e| Error::io("cannot read", path, e))?)
         }
-        [0x28, 0xb5, 0x2f, 0xfd] => {
-            Box::new(BufReader::new(zstd::Decoder::new(file).map_err(failed)?))
-        }
-        _ => Box::new(BufReader::with_capacity(1 << 16, file)),
+        Compression::None => Box::new(file),
     })
 }
 
@@ -151,40 +282,65 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    fn lines(bytes: &[u8], limit: usize) -> Vec<(u64, Result<String, Code>)> {
+    type Found = Vec<(u64, Result<String, Code>)>;
+
+    fn lines(bytes: &[u8], block: usize, limit: usize) -> Found {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(bytes).unwrap();
-        Lines::with_limit(file.path(), limit)
-            .unwrap()
-            .map(|(n, line)| (n, line.map_err(|e| e.code)))
-            .collect()
+        let mut found = Vec::new();
+        for block in Blocks::new(decompressed(file.path()).unwrap(), block, limit) {
+            for line in block.lines() {
+                let text = text(line.bytes).map(str::to_owned).map_err(|e| e.code);
+                found.push((line.number, text));
+            }
+            found.extend(block.broken.map(|(line, why)| (line, Err(why.code))));
+        }
+        found
     }
 
     #[test]
-    fn compressed_or_not_the_lines_are_the_same() {
-        let text = b"one\n\n  \ntwo\r\nthree";
+    fn compressed_or_not_the_lines_are_the_same_for_any_block() {
+        let text = b"\xEF\xBB\xBFone\n\n  \ntwo\r\nthree";
         let expected = vec![(1, Ok("one".into())), (4, Ok("two".into())), (5, Ok("three".into()))];
         let mut gz = flate2::write::GzEncoder::new(Vec::new(), Default::default());
         gz.write_all(text).unwrap();
         let zst = zstd::encode_all(text.as_slice(), 3).unwrap();
         for bytes in [text.to_vec(), gz.finish().unwrap(), zst] {
-            assert_eq!(lines(&bytes, 100), expected);
+            for block in [1, 2, 3, 7, 100] {
+                assert_eq!(lines(&bytes, block, 100), expected, "{block}");
+            }
+        }
+    }
+
+    #[test]
+    fn lines_are_where_they_say() {
+        let text = b"\xEF\xBB\xBFfirst\nsecond\r\n\nfourth and last";
+        for block in [1, 5, 100] {
+            let inner = Box::new(&text[..]);
+            for block in Blocks::new(inner, block, 100) {
+                for line in block.lines() {
+                    let at = line.offset as usize;
+                    assert_eq!(&text[at..at + line.bytes.len()], line.bytes);
+                }
+            }
         }
     }
 
     #[test]
     fn long_lines_and_broken_bytes_are_named_and_passed_over() {
         let text = [&b"x".repeat(20)[..], b"\nok\n\xff\nend of it."].concat();
-        let found = lines(&text, 10);
-        assert_eq!(
-            found,
-            [
-                (1, Err(Code::LineTooLong)),
-                (2, Ok("ok".into())),
-                (3, Err(Code::MalformedJson)),
-                (4, Ok("end of it.".into())),
-            ]
-        );
+        for block in [1, 4, 10] {
+            assert_eq!(
+                lines(&text, block, 10),
+                [
+                    (1, Err(Code::LineTooLong)),
+                    (2, Ok("ok".into())),
+                    (3, Err(Code::MalformedJson)),
+                    (4, Ok("end of it.".into())),
+                ],
+                "{block}"
+            );
+        }
     }
 
     #[test]
@@ -193,16 +349,17 @@ mod tests {
         let text: String = (0..20_000).map(|i| format!("line {i}\n")).collect();
         gz.write_all(text.as_bytes()).unwrap();
         let whole = gz.finish().unwrap();
-        let found = lines(&whole[..whole.len() / 2], 100);
+        let found = lines(&whole[..whole.len() / 2], 1000, 100);
         let (last, before) = found.split_last().unwrap();
         assert_eq!(last.1, Err(Code::UnreadableSource));
         assert!(before.len() > 1000 && before.iter().all(|(_, line)| line.is_ok()));
+        assert_eq!(last.0, before.len() as u64 + 1);
     }
 
     #[test]
     fn a_bomb_is_one_long_line() {
         let zst = zstd::encode_all(std::io::repeat(b'[').take(64 << 20), 1).unwrap();
         assert!(zst.len() < 100_000);
-        assert_eq!(lines(&zst, 1 << 20), [(1, Err(Code::LineTooLong))]);
+        assert_eq!(lines(&zst, 1 << 18, 1 << 20), [(1, Err(Code::LineTooLong))]);
     }
 }

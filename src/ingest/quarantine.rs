@@ -1,21 +1,19 @@
-//! Lines of one source, parsed in parallel; what cannot be parsed is set aside, never dropped.
+//! What cannot be read is set aside, never dropped; of a source that is no capture, so much of it
+//! that one can see why.
 
-use rayon::prelude::*;
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 
-use super::detect::Found;
-use super::lines::{Lines, Unreadable};
+use super::lines::Unreadable;
 use super::rollouts::without_nan;
 use crate::archive::{Origin, Quarantined, SourceForm};
-use crate::error::Result;
 use crate::finding::Code;
 use crate::id::{CallId, CaptureKey, RolloutId};
 use crate::wire::RecordError;
 
 /// Unreadable lines that are listed of one source; more are counted.
-const LISTED: usize = 10_000;
-/// Lines and bytes that are parsed at a time.
-const BATCH: (usize, usize) = (1024, 64 << 20);
+pub(super) const LISTED: usize = 10_000;
 
 /// Why a line was not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,10 +40,17 @@ impl From<Unreadable> for Rejected {
     }
 }
 
-/// Collects what could not be read.
+/// Collects what could not be read, in any order.
 #[derive(Debug, Default)]
 pub(super) struct Quarantine {
-    entries: Vec<Quarantined>,
+    sources: BTreeMap<String, Listed>,
+}
+
+/// The first entries of one source.
+#[derive(Debug, Default)]
+struct Listed {
+    entries: BTreeMap<(Option<u64>, Code, String), Quarantined>,
+    more: u64,
 }
 
 impl Quarantine {
@@ -54,77 +59,54 @@ impl Quarantine {
         let mut entry =
             Quarantined::new(&origin.file, Some(origin.line), why.code, why.message).text(text);
         identify(&mut entry, form, text);
-        self.entries.push(entry);
+        self.entry(entry);
     }
 
     /// Sets aside a whole file.
     pub fn file(&mut self, name: &str, why: Rejected) {
-        self.entries.push(Quarantined::new(name, None, why.code, why.message));
+        self.entry(Quarantined::new(name, None, why.code, why.message));
     }
 
     /// Sets aside what is neither one line nor one file.
     pub fn entry(&mut self, entry: Quarantined) {
-        self.entries.push(entry);
+        if !self.sources.contains_key(&entry.source) {
+            self.sources.insert(entry.source.clone(), Listed::default());
+        }
+        let Some(listed) = self.sources.get_mut(&entry.source) else { return };
+        let key = (entry.line, entry.code, entry.message.clone());
+        listed.entries.insert(key, entry);
+        if listed.entries.len() > LISTED {
+            listed.entries.pop_last();
+            listed.more += 1;
+        }
+    }
+
+    /// Takes what another collected.
+    pub fn extend(&mut self, other: Quarantine) {
+        for (source, listed) in other.sources {
+            listed.entries.into_values().for_each(|entry| self.entry(entry));
+            if listed.more > 0 {
+                self.sources.entry(source).or_default().more += listed.more;
+            }
+        }
+    }
+
+    /// Whether nothing was set aside.
+    pub fn is_empty(&self) -> bool {
+        self.sources.is_empty()
     }
 
     /// Everything set aside, in order of source and line.
-    pub fn into_sorted(mut self) -> Vec<Quarantined> {
-        self.entries.sort_by(|a, b| {
-            (&a.source, a.line, a.code, &a.message).cmp(&(&b.source, b.line, b.code, &b.message))
-        });
-        self.entries
-    }
-
-    /// Parses every line of `found`, in order.
-    pub fn parse<T: Send>(
-        &mut self,
-        found: &Found,
-        parse: impl Fn(&str, Origin) -> Result<T, Rejected> + Sync,
-    ) -> Result<Vec<T>> {
-        let mut parsed = Vec::new();
-        let mut refused = 0usize;
-        let mut lines = Lines::open(&found.path)?;
-        loop {
-            let mut batch = Vec::new();
-            let mut bytes = 0;
-            while batch.len() < BATCH.0 && bytes < BATCH.1 {
-                let Some(line) = lines.next() else { break };
-                bytes += line.1.as_ref().map_or(0, String::len);
-                batch.push(line);
+    pub fn into_sorted(self) -> Vec<Quarantined> {
+        let mut sorted = Vec::new();
+        for (source, listed) in self.sources {
+            if listed.more > 0 {
+                let message = format!("{} more entries cannot be read", listed.more);
+                sorted.push(Quarantined::new(source, None, Code::QuarantineFull, message));
             }
-            if batch.is_empty() {
-                break;
-            }
-            let results: Vec<_> = batch
-                .into_par_iter()
-                .map(|(number, line)| {
-                    let origin = Origin { file: found.name.clone(), line: number };
-                    match line {
-                        Err(broken) => Err((origin, String::new(), broken.into())),
-                        Ok(text) => match parse(&text, origin.clone()) {
-                            Ok(value) => Ok(value),
-                            Err(why) => Err((origin, text, why)),
-                        },
-                    }
-                })
-                .collect();
-            for result in results {
-                match result {
-                    Ok(value) => parsed.push(value),
-                    Err((origin, text, why)) => {
-                        refused += 1;
-                        if refused <= LISTED {
-                            self.line(&origin, found.form, &text, why);
-                        }
-                    }
-                }
-            }
+            sorted.extend(listed.entries.into_values());
         }
-        if refused > LISTED {
-            let message = format!("{} more lines cannot be read", refused - LISTED);
-            self.file(&found.name, Rejected::new(Code::QuarantineFull, message));
-        }
-        Ok(parsed)
+        sorted
     }
 }
 

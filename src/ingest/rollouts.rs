@@ -70,6 +70,17 @@ impl RolloutLine {
     }
 }
 
+impl RolloutLine {
+    /// What the prompt comes to: lines of one prompt have it in common.
+    pub fn prompt_digest(&self) -> String {
+        let prompt = serde_json::from_str::<Members>(&self.text)
+            .ok()
+            .and_then(|members| members.get("responses_create_params").map(|p| p.get().to_owned()))
+            .unwrap_or_default();
+        blake3::hash(prompt.as_bytes()).to_hex()[..16].to_owned()
+    }
+}
+
 /// A member that has the type asked for.
 pub(super) fn member<T: DeserializeOwned>(members: &Members, key: &str) -> Option<T> {
     serde_json::from_str(members.get(key)?.get()).ok()

@@ -33,6 +33,12 @@ impl Scope {
             findings: Vec::new(),
         }
     }
+
+    /// Whether it speaks of no call at all.
+    pub fn is_silent(&self) -> bool {
+        let Ledger { receipt, attempted, pending, .. } = &self.ledger;
+        self.calls.is_empty() && receipt.is_none() && attempted.is_empty() && pending.is_empty()
+    }
 }
 
 /// A scope in Gym's spelling, `{task}-{slot}` or `{task}-{slot}-a{attempt}`.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, LargeListArray, ListArray,
-    PrimitiveArray, RecordBatch, StringArray, StructArray,
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, FixedSizeBinaryArray,
+    LargeListArray, ListArray, PrimitiveArray, RecordBatch, StringArray, StructArray,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{
@@ -13,8 +13,8 @@ use arrow::datatypes::{
 };
 use arrow::error::ArrowError;
 
-use super::model::{Row, RowRoutes, Span};
-use crate::id::{CallId, GroupId, RolloutId};
+use super::model::{MediaRef, Row, RowRoutes, Span};
+use crate::id::{CallId, Digest32, GroupId, RolloutId};
 
 /// Columns of a rows file, in order.
 pub fn schema() -> SchemaRef {
@@ -38,6 +38,7 @@ pub fn schema() -> SchemaRef {
         field("truncated", DataType::Boolean),
         nullable("mask_reason", DataType::Utf8),
         nullable("routes", DataType::Struct(route_fields())),
+        field("media", list_of(DataType::Struct(media_fields()))),
     ]))
 }
 
@@ -77,6 +78,13 @@ fn route_fields() -> Fields {
     ])
 }
 
+fn media_fields() -> Fields {
+    Fields::from(vec![
+        field("call", DataType::Utf8),
+        field("digest", DataType::FixedSizeBinary(32)),
+    ])
+}
+
 /// Turns rows into one batch. The rows together must hold fewer than 2^31 tokens.
 pub fn to_batch(rows: &[Row]) -> Result<RecordBatch, ArrowError> {
     let strings = |f: fn(&Row) -> &str| -> ArrayRef {
@@ -113,6 +121,7 @@ pub fn to_batch(rows: &[Row]) -> Result<RecordBatch, ArrowError> {
         flags(|r| r.truncated),
         options(|r| r.mask_reason.as_deref()),
         routes(rows)?,
+        media(rows)?,
     ];
     RecordBatch::try_new(schema(), columns)
 }
@@ -163,6 +172,18 @@ fn routes(rows: &[Row]) -> Result<ArrayRef, ArrowError> {
     Ok(Arc::new(StructArray::try_new(route_fields(), columns, Some(present))?))
 }
 
+fn media(rows: &[Row]) -> Result<ArrayRef, ArrowError> {
+    let offsets = OffsetBuffer::from_lengths(rows.iter().map(|r| r.media.len()));
+    let all = || rows.iter().flat_map(|r| &r.media);
+    let digests = all().map(|media| Some(media.digest.0));
+    let digests = FixedSizeBinaryArray::try_from_sparse_iter_with_size(digests, 32)?;
+    let calls = StringArray::from_iter_values(all().map(|media| media.call.as_str()));
+    let columns: Vec<ArrayRef> = vec![Arc::new(calls), Arc::new(digests)];
+    let values = StructArray::try_new(media_fields(), columns, None)?;
+    let item = item(DataType::Struct(media_fields()));
+    Ok(Arc::new(ListArray::try_new(item, offsets, Arc::new(values), None)?))
+}
+
 /// Reads rows back from a batch of [`schema`], appending them to `rows`.
 ///
 /// # Errors
@@ -199,9 +220,10 @@ pub fn from_batch(batch: &RecordBatch, rows: &mut Vec<Row>) -> Result<(), ArrowE
         truncated,
         mask_reason,
         routes,
+        media,
     ] = batch.columns()
     else {
-        return Err(ArrowError::SchemaError("a rows file has 19 columns".to_owned()));
+        return Err(ArrowError::SchemaError("a rows file has 20 columns".to_owned()));
     };
     for i in 0..batch.num_rows() {
         rows.push(Row {
@@ -224,6 +246,7 @@ pub fn from_batch(batch: &RecordBatch, rows: &mut Vec<Row>) -> Result<(), ArrowE
             truncated: truncated.as_boolean().value(i),
             mask_reason: text(mask_reason, i).map(str::to_owned),
             routes: route_values(routes.as_struct(), i),
+            media: media_values(&media.as_list::<i32>().value(i)),
         });
     }
     Ok(())
@@ -266,4 +289,15 @@ fn route_values(routes: &StructArray, i: usize) -> Option<RowRoutes> {
         topk: number::<UInt32Type>(topk, i).unwrap_or_default(),
         experts: experts.as_list::<i64>().value(i).as_primitive::<Int32Type>().values().to_vec(),
     })
+}
+
+fn media_values(media: &ArrayRef) -> Vec<MediaRef> {
+    let media = media.as_struct();
+    let [call, digest] = media.columns() else { return Vec::new() };
+    let digest = digest.as_fixed_size_binary();
+    let piece = |i| {
+        let digest = Digest32::from_slice(digest.value(i))?;
+        Some(MediaRef { call: CallId::from(text(call, i).unwrap_or_default()), digest })
+    };
+    (0..media.len()).filter_map(piece).collect()
 }

@@ -12,5 +12,5 @@ mod store;
 
 pub use build::{Batch, build, build_group};
 pub use manifest::{Counts, DroppedGroup, GroupRows, OwnerLengths, Part, Provenance, RowsManifest};
-pub use model::{Row, RowRoutes, Span};
+pub use model::{MediaRef, Row, RowRoutes, Span};
 pub use store::{MANIFEST, RowsDir, read, write};

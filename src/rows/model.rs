@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{CallId, GroupId, RolloutId};
+use crate::id::{CallId, Digest32, GroupId, RolloutId};
 
 /// One call's stretch of a row, in row token positions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,6 +64,8 @@ pub struct Row {
     pub mask_reason: Option<String>,
     /// Routes of the row's tokens, when any were captured.
     pub routes: Option<RowRoutes>,
+    /// Pixels of the row's media, in the order of its tokens: what each call brought.
+    pub media: Vec<MediaRef>,
 }
 
 impl Row {
@@ -123,6 +125,16 @@ impl Row {
         });
         routes.then_some("its routes do not have one entry per token, layer and expert")
     }
+}
+
+/// A piece of the pixels that a call brought; the archive holds it by its digest, and the call's
+/// sizes and frame counts (rules 99, 100).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MediaRef {
+    /// The call.
+    pub call: CallId,
+    /// BLAKE3 of the piece.
+    pub digest: Digest32,
 }
 
 /// Expert routes of one row, row-major `[tokens][layers][topk]`, -1 where unknown.

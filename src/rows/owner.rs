@@ -1,12 +1,13 @@
 //! The rows of one logical rollout.
 
 use super::manifest::OwnerLengths;
-use super::model::{Row, Span};
+use super::model::{MediaRef, Row, Span};
 use super::routes;
-use crate::archive::{Call, Rollout};
+use crate::archive::{Call, MediaTensor, Rollout};
 use crate::forest::{Forest, Path};
 use crate::id::GroupId;
 use crate::select::{RolloutSelection, calls_of, parents};
+use crate::wire::media::IMGS;
 
 /// A logical rollout with its verdict, and its rows if it has a verified layout.
 pub struct Owner<'a> {
@@ -61,6 +62,7 @@ impl<'a> Owner<'a> {
             truncated: self.selection.truncated,
             mask_reason: self.selection.reasons.first().map(|r| r.code.as_str().to_owned()),
             routes: None,
+            media: Vec::new(),
         };
         let path_calls: Vec<&Call> = path.calls.iter().map(|&i| calls[i]).collect();
         for (depth, call) in path_calls.iter().enumerate() {
@@ -72,6 +74,12 @@ impl<'a> Owner<'a> {
             row.loss_mask.resize(row.input_ids.len(), u8::from(owned));
             row.generation_logprobs.resize(gen_start, 0.0);
             row.generation_logprobs.extend_from_slice(&call.generation_logprobs);
+            let pixels = call.tensor(IMGS).map_or(&[][..], MediaTensor::pieces);
+            row.media.extend(
+                pixels
+                    .iter()
+                    .map(|piece| MediaRef { call: call.call_id.clone(), digest: piece.digest }),
+            );
             row.spans.push(Span {
                 call: call.call_id.clone(),
                 start: start as u32,

@@ -73,7 +73,7 @@ fn parts(rows: &[Row]) -> impl Iterator<Item = &[Row]> {
 /// Entries of the row's longest column.
 fn weight(row: &Row) -> u64 {
     let routes = row.routes.as_ref().map_or(0, |r| r.experts.len());
-    row.input_ids.len().max(routes).max(1) as u64
+    row.input_ids.len().max(routes).max(row.media.len()).max(1) as u64
 }
 
 fn write_part(dir: &Path, path: String, rows: &[Row]) -> Result<Part> {
@@ -241,8 +241,8 @@ mod tests {
 
     use super::*;
     use crate::error::Kind;
-    use crate::id::GroupId;
-    use crate::rows::{Batch, Counts, GroupRows, Provenance, RowRoutes, Span};
+    use crate::id::{Digest32, GroupId};
+    use crate::rows::{Batch, Counts, GroupRows, MediaRef, Provenance, RowRoutes, Span};
 
     /// `n` rows in two groups with every kind of value that must survive.
     fn sample(n: u32) -> (RowsManifest, Vec<Row>) {
@@ -279,6 +279,9 @@ mod tests {
                     topk: 1,
                     experts: vec![-1, 5, 6, 7, 8, i32::MAX],
                 }),
+                media: (0..i % 3)
+                    .map(|n| MediaRef { call: "c".into(), digest: Digest32([n as u8; 32]) })
+                    .collect(),
             })
             .collect();
         let groups = rows.chunk_by(|a, b| a.group_id == b.group_id).map(|rows| GroupRows {

@@ -1,5 +1,5 @@
 //! Whether selected calls can be laid out as rows: records of this scope, closed under parents,
-//! consistent in their lengths. Digests are `validate`'s concern; nothing here trusts them.
+//! consistent in their lengths, with routes and media that fit. Digests are `validate`'s concern; nothing here trusts them.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -9,6 +9,7 @@ use crate::archive::{Call, Mode, Rollout};
 use crate::finding::Code;
 use crate::forest::{Forest, ForestError};
 use crate::id::CallId;
+use crate::validate::{Cumulative, media};
 use crate::wire::json::{Dialect, Json};
 use crate::wire::route::{RouteError, Routes};
 
@@ -40,6 +41,7 @@ pub fn problems(rollout: &Rollout, index: &Index, calls: &[CallId]) -> Vec<Probl
     }
     problems.extend(lineage(index, &selected));
     problems.extend(routes(&selected));
+    problems.extend(media(&selected));
     problems
 }
 
@@ -139,6 +141,19 @@ fn routes(selected: &[&Call]) -> Vec<Problem> {
             );
             let calls = vec![call.call_id.clone()];
             problems.push(Problem::new(Code::RouteShapeMismatch, calls, message));
+        }
+    }
+    problems
+}
+
+/// Media of the selected calls, by what is wrong with them (rule 91).
+fn media(selected: &[&Call]) -> Vec<Problem> {
+    let mut problems: Vec<Problem> = Vec::new();
+    for found in media::check(selected, Cumulative::default()) {
+        let call = found.call.call_id.clone();
+        match problems.iter_mut().find(|problem| problem.reason.code == found.code) {
+            Some(same) => same.reason.calls.push(call),
+            None => problems.push(Problem::new(found.code, vec![call], found.message)),
         }
     }
     problems

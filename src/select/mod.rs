@@ -9,7 +9,7 @@ mod layout;
 mod matching;
 mod returned_history;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rayon::prelude::*;
 use schemars::JsonSchema;
@@ -158,6 +158,16 @@ pub struct Selection {
     pub groups: Vec<GroupSelection>,
     /// What is wrong with the evidence, and what masks, in the same order.
     pub findings: Vec<Finding>,
+}
+
+impl Selection {
+    /// Its findings, but for those that `known` ones of validation tell already: with the same
+    /// code, on the same rollout.
+    pub fn findings_beyond(self, known: &[Finding]) -> Vec<Finding> {
+        let known: BTreeSet<_> = known.iter().map(|f| (f.code, f.rollout_id.as_ref())).collect();
+        let told = |f: &Finding| known.contains(&(f.code, f.rollout_id.as_ref()));
+        self.findings.into_iter().filter(|finding| !told(finding)).collect()
+    }
 }
 
 /// What a selection may rely on beyond the archive.

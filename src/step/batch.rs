@@ -12,7 +12,8 @@ pub struct Batch<'a> {
 
 impl<'a> Batch<'a> {
     /// Takes rows with the masks and advantages that they carry. Rows that contradict themselves
-    /// are refused as a corrupt file.
+    /// are refused as a corrupt file, and so are rows with media, whose pixels no decoder of text
+    /// sees.
     pub fn new(rows: &'a [Row]) -> Result<Self> {
         Ok(Self { rows, targets: rows.iter().map(targets_of).collect::<Result<_>>()? })
     }
@@ -53,6 +54,12 @@ fn targets_of(row: &Row) -> Result<Vec<usize>> {
         Error::format(format!("row {} {what}", row.row_id))
             .help("Build the rows again from the archive")
     };
+    if let (true, Some(media)) = (row.sample_mask == 1.0, row.media.first()) {
+        let (id, call) = (&row.row_id, &media.call);
+        return Err(Error::usage(format!("row {id} holds media, which call {call} brought")).help(
+            "The step trains decoders of text; leave rollouts with media out of the sources",
+        ));
+    }
     let tokens = row.input_ids.len();
     if row.loss_mask.len() != tokens || row.generation_logprobs.len() != tokens {
         return Err(corrupt(format!(
@@ -91,6 +98,8 @@ fn targets_of(row: &Row) -> Result<Vec<usize>> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::id::Digest32;
+    use crate::rows::MediaRef;
 
     pub(crate) fn row(id: &str, loss_mask: &[u8]) -> Row {
         Row {
@@ -113,7 +122,17 @@ pub(crate) mod tests {
             truncated: false,
             mask_reason: None,
             routes: None,
+            media: Vec::new(),
         }
+    }
+
+    #[test]
+    fn media_are_refused_where_they_would_train() {
+        let media = MediaRef { call: "c".into(), digest: Digest32([0; 32]) };
+        let row = Row { media: vec![media], ..row("a_s0", &[0, 1]) };
+        let error = Batch::new(std::slice::from_ref(&row)).unwrap_err();
+        assert!(error.to_string().contains("row a_s0 holds media"), "{error}");
+        assert!(Batch::new(&[Row { sample_mask: 0.0, ..row }]).is_ok());
     }
 
     #[test]

@@ -3,20 +3,24 @@
 //! Every check of the published verifier (`spec/gym-wire.md` section c), by the same word, plus
 //! those that it skips: off its terminal chain, on records that no row names, on the extras.
 
+mod archive;
 pub mod group;
 mod ledger;
-mod media;
+pub mod media;
+pub mod read_data;
+mod redundant;
 mod staged;
 mod store;
 mod values;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
+pub use archive::{Piece, Settings, archive};
 use rayon::prelude::*;
 
-use crate::archive::{Group, Rollout, SourceKind};
-use crate::finding::{Code, Finding, Severity};
-use crate::id::RolloutId;
+use crate::archive::{Call, Group, Rollout, SourceKind};
+use crate::finding::{Code, Family, Finding, Severity};
+use crate::id::{CallId, RolloutId};
 use crate::report::Checked;
 
 /// Which cumulative hashes are recomputed. Each begins with the token count, so checking all of
@@ -71,9 +75,13 @@ pub fn validate(groups: &[Group], options: Options) -> Validation {
 }
 
 /// The first error of every rollout whose evidence is wrong: such a rollout never trains.
+///
+/// Wrong media invalidate the rollout when a call that has them is selected (rule 91), which the
+/// selection sees for itself.
 pub fn invalid_rollouts(findings: &[Finding]) -> BTreeMap<RolloutId, Code> {
     let mut invalid = BTreeMap::new();
-    for finding in findings.iter().filter(|f| f.severity == Severity::Error) {
+    let wrong = |f: &&Finding| f.severity == Severity::Error && f.code.family() != Family::Media;
+    for finding in findings.iter().filter(wrong) {
         if let Some(id) = &finding.rollout_id {
             invalid.entry(id.clone()).or_insert(finding.code);
         }
@@ -82,12 +90,26 @@ pub fn invalid_rollouts(findings: &[Finding]) -> BTreeMap<RolloutId, Code> {
 }
 
 fn check_rollout(rollout: &Rollout, options: Options, findings: &mut Vec<Finding>) {
-    match rollout.source {
+    redundant::check_form(rollout, findings);
+    let before = findings.len();
+    let mut calls: Vec<&Call> = match rollout.source {
         SourceKind::Staged => staged::check(rollout, options, findings),
         SourceKind::GymStore | SourceKind::InlineRollouts => {
-            store::check(rollout, options, findings)
+            store::check(rollout, options, findings);
+            rollout.calls.iter().collect()
         }
-    }
+    };
+    let wrong = |f: &&Finding| f.severity == Severity::Error;
+    let wrong: HashSet<&CallId> =
+        findings[before..].iter().filter(wrong).filter_map(|f| f.call_id.as_ref()).collect();
+    calls.retain(|call| !wrong.contains(&call.call_id));
+    let media = media::check(&calls, options.cumulative);
+    findings.extend(media.into_iter().map(|problem| {
+        Finding::new(problem.code, problem.message)
+            .rollout(&rollout.rollout_id)
+            .call(&problem.call.call_id)
+            .at(values::place(problem.call).field(problem.field))
+    }));
     values::check(rollout, findings);
     ledger::check(rollout, findings);
 }

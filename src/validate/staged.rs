@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use super::media;
+use super::redundant;
 use super::values::place;
 use super::{Cumulative, Options};
 use crate::archive::{Call, CommittedCall, Completion, Rollout};
@@ -17,18 +17,28 @@ use crate::wire::{CallRecord, Manifest, Receipt, StagedView};
 /// The checks are those of the published verifier, in its order, made for every call instead of
 /// the scored chain. Line order means nothing in files, so `snapshot_order_mismatch` cannot arise. A call
 /// gets its first error only, and what follows from a wrong ancestor is not repeated below it.
-pub fn check(rollout: &Rollout, options: Options, findings: &mut Vec<Finding>) {
-    let mut report = Report { rollout, findings };
+///
+/// Returns the calls whose extras are those that their digests cover.
+pub fn check<'a>(
+    rollout: &'a Rollout,
+    options: Options,
+    findings: &mut Vec<Finding>,
+) -> Vec<&'a Call> {
+    let mut report = Report { rollout, findings, authentic: Vec::new() };
     let Some(text) = &rollout.ledger.receipt else {
         let message = format!("scope {} has records but no receipt", rollout.capture_key);
         report.scope(Code::MissingReceipt, message);
         rollout.calls.iter().for_each(|call| check_alone(call, &mut report));
-        return;
+        return report.authentic;
     };
     let receipt = match Receipt::parse(text) {
         Ok(receipt) => receipt,
-        Err(error) => return report.scope(error.code, error.message),
+        Err(error) => {
+            report.scope(error.code, error.message);
+            return report.authentic;
+        }
     };
+    redundant::check_receipt(rollout, &receipt, text, report.findings);
     let manifest = Manifest::new(&receipt.manifest);
     check_manifest(&receipt, &manifest, &mut report);
     let (records, uncommitted) = match_records(&receipt, &manifest, &mut report);
@@ -37,11 +47,14 @@ pub fn check(rollout: &Rollout, options: Options, findings: &mut Vec<Finding>) {
     check_paths(&receipt, &manifest, &records, sound, options, &mut report);
     check_accounts(&receipt, &manifest, &uncommitted, &mut report);
     uncommitted.iter().for_each(|call| check_alone(call, &mut report));
+    report.authentic
 }
 
 struct Report<'a, 'f> {
     rollout: &'a Rollout,
     findings: &'f mut Vec<Finding>,
+    /// Calls whose extras give the digest that they carry.
+    authentic: Vec<&'a Call>,
 }
 
 impl Report<'_, '_> {
@@ -88,8 +101,6 @@ fn field_of(code: Code) -> Option<&'static str> {
         Code::WrongSchemaVersion => "schema_version",
         Code::WrongDigestVersion => "digest_version",
         Code::WrongExtrasDigestVersion => "extras_digest_version",
-        Code::MediaFlagMismatch => "media_present",
-        Code::MediaMetadataMismatch => "media_metadata_digest",
         Code::InvalidMaskOrder | Code::EmptyGeneration => "token_mask_delta",
         _ => return None,
     })
@@ -230,7 +241,7 @@ fn check_accounts(
 }
 
 /// What a record proves of itself, without a row to compare it with.
-fn check_alone(call: &Call, report: &mut Report<'_, '_>) {
+fn check_alone<'a>(call: &'a Call, report: &mut Report<'a, '_>) {
     let Some(view) = StagedView::of(call) else { return };
     match call_digest(&view) {
         Err(error) => {
@@ -244,13 +255,9 @@ fn check_alone(call: &Call, report: &mut Report<'_, '_>) {
     }
 }
 
-fn check_extras(call: &Call, view: &StagedView<'_>, report: &mut Report<'_, '_>) {
+fn check_extras<'a>(call: &'a Call, view: &StagedView<'_>, report: &mut Report<'a, '_>) {
     match extras_text_digest(call.extras.as_deref()) {
-        Ok(digest) if digest == view.extras_digest => {
-            if let Some((code, message)) = media::check(call) {
-                report.call(call, code, message);
-            }
-        }
+        Ok(digest) if digest == view.extras_digest => report.authentic.push(call),
         Ok(digest) => {
             let message = format!(
                 "call {}: its extras give {digest}, the record says {}",
@@ -266,11 +273,11 @@ fn check_extras(call: &Call, view: &StagedView<'_>, report: &mut Report<'_, '_>)
 }
 
 /// Records against their rows, and the links between rows. Returns which rows are sound.
-fn check_records(
+fn check_records<'a>(
     receipt: &Receipt,
     manifest: &Manifest<'_>,
-    records: &[Option<&Call>],
-    report: &mut Report<'_, '_>,
+    records: &[Option<&'a Call>],
+    report: &mut Report<'a, '_>,
 ) -> Vec<bool> {
     let mut sound = vec![false; records.len()];
     for (i, row) in receipt.manifest.iter().enumerate() {

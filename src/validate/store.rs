@@ -70,6 +70,10 @@ pub fn check(rollout: &Rollout, options: Options, findings: &mut Vec<Finding>) {
                 }
                 path.push(parent);
             }
+            // Without its root, nothing can be said of the whole; the break has its own finding.
+            if path.last().is_some_and(|first| first.parent_call_id.is_some()) {
+                continue;
+            }
             let tokens: Vec<u32> =
                 path.iter().rev().flat_map(|c| c.token_ids.iter().copied()).collect();
             if entry_digest(&tokens) != recorded {

@@ -158,6 +158,27 @@ pub fn extras_digest(extras: &Json) -> Result<Digest32, DigestError> {
     Ok(finish(hash))
 }
 
+/// [`extras_digest`] of `{key: items}`, without building it.
+///
+/// # Errors
+///
+/// As [`extras_digest`].
+pub fn list_digest<'a>(
+    key: &str,
+    items: impl ExactSizeIterator<Item = &'a Json>,
+) -> Result<Digest32, DigestError> {
+    let mut hash = Sha256::new_with_prefix("nemo-gym-staging-extras-v1");
+    hash.update([1, b'D']);
+    hash.update(1u64.to_be_bytes());
+    update_text(&mut hash, key);
+    hash.update(b"L");
+    hash.update((items.len() as u64).to_be_bytes());
+    for item in items {
+        update_json(&mut hash, item)?;
+    }
+    Ok(finish(hash))
+}
+
 /// [`extras_digest`] of JSON text as a record holds it; `None` = null.
 ///
 /// # Errors

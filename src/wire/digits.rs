@@ -17,6 +17,37 @@ pub(super) fn short_item(bytes: &[u8]) -> Option<(u32, usize)> {
     })
 }
 
+/// Appends the integers of a list, each up to eighteen digits and with a comma between them, to
+/// `values`; `None` if any of it is spelled differently.
+pub(super) fn items(bytes: &[u8], values: &mut Vec<u64>) -> Option<()> {
+    if bytes.is_empty() {
+        return Some(());
+    }
+    let mut at = 0;
+    loop {
+        while let Some((value, taken)) = short_item(&bytes[at..]) {
+            values.push(u64::from(value));
+            at += taken;
+        }
+        // The last ones, longer ones, and whatever else there is.
+        let rest = &bytes[at..];
+        let count = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        if count == 0 || count > 18 || (count > 1 && rest[0] == b'0') {
+            return None;
+        }
+        values.push(
+            rest[..count].iter().fold(0, |value, digit| value * 10 + u64::from(digit - b'0')),
+        );
+        at += count;
+        match bytes.get(at..)? {
+            [] => return Some(()),
+            [b',', b' ', ..] => at += 2,
+            [b',', ..] => at += 1,
+            _ => return None,
+        }
+    }
+}
+
 /// How many of the lowest bytes are digits, after `'0'` was taken from each.
 fn digit_count(digits: u64) -> usize {
     // Above nine, adding 0x76 reaches the high bit; a carry comes only out of what is no digit.

@@ -107,6 +107,11 @@ impl<'a> Fields<'a> {
         self.find(key).is_some()
     }
 
+    /// A member that has not been read, left where it is.
+    pub(super) fn peek(&self, key: &str) -> Option<&Value<'a>> {
+        self.members.get(self.find(key)?)?.1.as_ref()
+    }
+
     /// The member as it is; null counts as absent.
     pub(super) fn take(&mut self, key: &str) -> Option<Value<'a>> {
         self.remove(key).filter(|value| *value != Value::Null)

@@ -4,11 +4,41 @@
 use sha2::{Digest as _, Sha256};
 
 use super::canonical::{self, CanonicalError, ExponentSign, Spelling};
+use super::fields::RecordError;
 use super::json::{Dialect, Json};
+use super::receipt::CallRecord;
+use crate::finding::Code;
 use crate::id::Digest32;
 
 /// Version of the fingerprints computed here.
 pub const FINGERPRINT_VERSION: u64 = 2;
+
+/// Refuses fingerprints of another version; 0 says that none were recorded. The package takes
+/// any version, and finds no content match under it.
+///
+/// # Errors
+///
+/// `unsupported_fingerprint`.
+pub fn check_version(found: i64) -> Result<(), RecordError> {
+    if found == 0 || found == FINGERPRINT_VERSION as i64 {
+        return Ok(());
+    }
+    let message =
+        format!("found version {found}; version {FINGERPRINT_VERSION}, and 0 for none, are read");
+    Err(RecordError::of(Code::UnsupportedFingerprint, "fingerprint_version", message))
+}
+
+/// [`check_version`] of the rows of a manifest, which is named `key`.
+///
+/// # Errors
+///
+/// `unsupported_fingerprint` with the row.
+pub fn check_row_versions(key: &str, rows: &[CallRecord]) -> Result<(), RecordError> {
+    rows.iter().enumerate().try_for_each(|(at, row)| {
+        let found = i64::try_from(row.fingerprint_version).unwrap_or(i64::MAX);
+        check_version(found).map_err(|e| e.within(&format!("{key}[{at}]")))
+    })
+}
 
 /// Keys that token-capturing servers add to an output item, and that no fingerprint sees.
 pub const TOKEN_FIELDS: [&str; 4] =

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::fields::{Fields, RecordError};
 use super::json::{Dialect, Json};
 use super::python;
-use super::receipt::{CallRecord, RolloutManifest};
+use super::receipt::{CallRecord, RolloutManifest, refuse_replay_items};
 use crate::archive::CaptureFailure;
 use crate::finding::Code;
 use crate::id::CallId;
@@ -50,6 +50,7 @@ fn read_row(line: &[u8], manifest: &mut RolloutManifest) -> Result<(), RecordErr
     let Json::Dict(row) = value else {
         return Err(RecordError::new(Code::MalformedReceipt, "a ledger row is not an object"));
     };
+    refuse_replay_items(|key| row.get(key).is_some_and(|v| v.get("items").is_some()))?;
     if let Some(reason) = row.get("failure_reason").filter(|reason| !reason.is_null()) {
         let (call, reason) = (text_of(row.get("model_call_id")), text_of(Some(reason)));
         return fail(&call, &reason, manifest);

@@ -1,5 +1,6 @@
 //! The public wire: bytes to types and back, no I/O.
 
+mod account;
 pub mod admission;
 pub mod attribute;
 pub mod builder;
@@ -22,6 +23,7 @@ pub mod receipt;
 pub mod replay;
 pub mod route;
 mod rules;
+pub(crate) mod scan;
 pub mod staged;
 pub mod store;
 pub mod terminal;

@@ -37,6 +37,11 @@ impl<'a> Value<'a> {
         parser.end().map(|()| value)
     }
 
+    /// Whether it is an object with this key.
+    pub(super) fn has(&self, key: &str) -> bool {
+        matches!(self, Value::Dict(members) if members.iter().any(|(name, _)| name == key))
+    }
+
     /// The string, if it is one.
     pub(super) fn as_str(&self) -> Option<&str> {
         match self {

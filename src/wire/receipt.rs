@@ -221,6 +221,9 @@ impl CallRecord {
     pub(super) fn read(mut fields: Fields<'_>, schema: u64) -> Result<CallRecord> {
         let schema_version = fields.version("schema_version", schema)?;
         let extended = schema == 3 || schema_version == 3;
+        if extended {
+            refuse_replay_items(|key| fields.peek(key).is_some_and(|v| v.has("items")))?;
+        }
         let record = CallRecord {
             schema_version,
             digest_version: fields.version("digest_version", 2)?,
@@ -276,6 +279,22 @@ impl ReplaySummary {
         };
         fields.finish()?;
         Ok(summary)
+    }
+}
+
+/// Where experimental ledgers of schema 3 kept a `ReplayContext`, whose items a `ReplaySummary`
+/// counts instead.
+const REPLAYS: [&str; 2] = ["replay", "replay_context"];
+
+/// Refuses a row that persisted the items of a `ReplayContext` (rule 18).
+/// `has_items` tells whether a member of the row is an object with a key `items`.
+pub(super) fn refuse_replay_items(has_items: impl Fn(&str) -> bool) -> Result<()> {
+    match REPLAYS.iter().find(|key| has_items(key)) {
+        None => Ok(()),
+        Some(key) => {
+            let message = "found a ReplayContext with its items; a ReplaySummary is read";
+            Err(RecordError::of(Code::UnsupportedReplay, format!("{key}.items"), message))
+        }
     }
 }
 

@@ -122,6 +122,7 @@ pub fn parse_call(line: &str) -> Result<Call, RecordError> {
         }),
         entry_digest: None,
         media: None,
+        tensors: Vec::new(),
         extras: record.extras,
         origin: Origin::default(),
     })

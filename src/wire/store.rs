@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use rayon::prelude::*;
+
 use super::digest::line_digest;
 use super::entry::TokenEntry;
 use super::fields::RecordError;
@@ -278,19 +280,17 @@ pub fn read_store(scope: &str, files: StoreFiles<'_>) -> StoreSnapshot {
 fn read_lines(scope: &str, tokens: &[u8], state: &StoreState, snapshot: &mut StoreSnapshot) {
     let indexed_size = state.indexed_size.unwrap_or(0);
     let mut first_line_of: HashMap<String, Digest32> = HashMap::new();
-    let (mut start, mut line) = (0_usize, 0_u64);
-    while let Some(rest) = tokens.get(start..).filter(|rest| !rest.is_empty()) {
-        line += 1;
-        let end = rest.iter().position(|&b| b == b'\n').unwrap_or(rest.len());
-        let (text, offset) = (&rest[..end], start as u64);
-        start += end + 1;
-        if text.trim_ascii().is_empty() {
-            continue;
-        }
-        let entry = match parse(text) {
+    let lines = lines(tokens);
+    let last_line = lines.last().map(|(line, ..)| *line);
+    let parse = || TokenEntry::parse_lines(lines.iter().map(|(.., text)| *text));
+    let digest = || -> Vec<_> { lines.par_iter().map(|(.., text)| line_digest(text)).collect() };
+    let (entries, digests) = rayon::join(parse, digest);
+    for (((line, offset, _), entry), line_digest) in lines.iter().zip(entries).zip(digests) {
+        let (line, offset) = (*line, *offset);
+        let entry = match entry {
             Ok(entry) => entry,
             Err(error) => {
-                let last = tokens.get(start..).is_none_or(|rest| rest.trim_ascii().is_empty());
+                let last = last_line == Some(line);
                 let torn = last && offset >= indexed_size && error.code == Code::MalformedJson;
                 snapshot.faults.push(match torn {
                     true => StoreFault::TornTail { line, bytes: tokens.len() as u64 - offset },
@@ -299,7 +299,6 @@ fn read_lines(scope: &str, tokens: &[u8], state: &StoreState, snapshot: &mut Sto
                 continue;
             }
         };
-        let line_digest = line_digest(text);
         let call_id = || entry.model_call_id.clone();
         let index = match state.entry_digests.get(&entry.model_call_id) {
             None => IndexedAs::Unlisted,
@@ -329,13 +328,15 @@ fn read_lines(scope: &str, tokens: &[u8], state: &StoreState, snapshot: &mut Sto
     }
 }
 
-fn parse(line: &[u8]) -> Result<TokenEntry, RecordError> {
-    let text = std::str::from_utf8(line).map_err(|error| RecordError {
-        code: Code::MalformedJson,
-        field: None,
-        message: format!("not UTF-8: {error}"),
-    })?;
-    TokenEntry::parse(text)
+/// Lines that are not blank: number, offset and text.
+fn lines(tokens: &[u8]) -> Vec<(u64, u64, &[u8])> {
+    let mut start = 0;
+    let ends = memchr::memchr_iter(b'\n', tokens).chain(std::iter::once(tokens.len()));
+    let lines = (1..).zip(ends).map(|(line, end)| {
+        let offset = std::mem::replace(&mut start, end + 1);
+        (line, offset as u64, &tokens[offset..end])
+    });
+    lines.filter(|(.., text)| !text.trim_ascii().is_empty()).collect()
 }
 
 /// The lines of an intents or marker file. A last line without its newline counts: the writer

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use forestctl::archive::{
     self, Archive, Call, CaptureFailure, Commitment, CommittedCall, Completeness, Completion,
-    Group, Ingested, Ledger, MediaFlags, Mode, Origin, OutputItem, Quarantined, RawColumns,
-    Rollout, SourceKind,
+    Dtype, Group, Ingested, Ledger, MediaFlags, MediaTensor, Mode, Origin, OutputItem, Quarantined,
+    RawColumns, Rollout, SourceKind, TensorContent,
 };
 use forestctl::error::Kind;
 use forestctl::finding::Code;
@@ -223,11 +223,13 @@ fn a_manifest_that_lies_is_an_error_not_a_panic() {
         opened
     };
     assert!(opens(|_| {}).unwrap().is_ok());
-    assert!(opens(|m| m.parts = u64::MAX).is_err());
+    assert!(opens(|m| m.parts.push(m.parts[0])).is_err());
+    assert!(opens(|m| m.parts[0].calls = u64::MAX).is_err());
+    assert!(opens(|m| m.counts.calls += 1).is_err());
     assert!(opens(|m| m.files[0].path = "../calls.parquet".into()).is_err());
     assert!(opens(|m| m.files.reverse()).is_err());
-    assert!(opens(|m| m.content = Digest32([7; 32])).is_err());
-    assert!(opens(|m| m.format.major = 2).unwrap_err().advice().unwrap().contains("newer"));
+    assert!(opens(|m| m.content = Digest32([7; 32])).unwrap().is_err());
+    assert!(opens(|m| m.format.major = 3).unwrap_err().advice().unwrap().contains("newer"));
     assert!(opens(|m| m.files[0].rows += 1).unwrap().is_err());
     assert!(opens(|m| m.files[0].bytes = u64::MAX).unwrap().is_err());
 }
@@ -252,7 +254,6 @@ fn damaged_tables_under_a_matching_manifest_are_errors() {
                 let entry = manifest.files.iter_mut().find(|file| file.path == name).unwrap();
                 entry.bytes = broken.len() as u64;
                 entry.blake3 = Digest32(*blake3::hash(&broken).as_bytes());
-                manifest.content = content_of(&manifest);
                 fs::write(path.join("archive.json"), manifest.to_text().unwrap()).unwrap();
                 // Whatever comes out, it comes out as a value.
                 let _ = Archive::open(&path).unwrap().groups();
@@ -260,20 +261,6 @@ fn damaged_tables_under_a_matching_manifest_are_errors() {
         }
         fs::write(path.join(&name), &bytes).unwrap();
     }
-}
-
-/// The content digest as docs/format.md describes it.
-fn content_of(manifest: &archive::Manifest) -> Digest32 {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(b"forestctl/archive-content/v1\0");
-    for file in &manifest.files {
-        if ["calls/", "ledger/", "rollouts/"].iter().any(|t| file.path.starts_with(t)) {
-            hasher.update(&(file.path.len() as u64).to_le_bytes());
-            hasher.update(file.path.as_bytes());
-            hasher.update(&file.blake3.0);
-        }
-    }
-    Digest32(*hasher.finalize().as_bytes())
 }
 
 #[test]
@@ -355,6 +342,23 @@ fn raw() -> impl Strategy<Value = RawColumns> {
     (column(), column()).prop_map(|(token_mask, logprobs)| RawColumns { token_mask, logprobs })
 }
 
+/// Any tensor, whether its type, shape and data go together or not.
+fn tensor() -> impl Strategy<Value = MediaTensor> {
+    let content = prop_oneof![
+        vec(any::<u8>(), 0..9).prop_map(TensorContent::Inline),
+        Just(TensorContent::Pieces(Vec::new())),
+    ];
+    let dtypes = [Dtype::BF16, Dtype::F32, Dtype::I32, Dtype::F4, Dtype::F8_E4M3FNUZ, Dtype::BOOL];
+    (text(), 0..dtypes.len(), vec(any::<u64>(), 0..4), content).prop_map(
+        move |(field, dtype, shape, content)| MediaTensor {
+            field,
+            dtype: dtypes[dtype],
+            shape,
+            content,
+        },
+    )
+}
+
 fn call() -> impl Strategy<Value = Call> {
     let ids = (text(), text(), option::of(text()), option::of(text()), any::<bool>());
     let lengths = (any::<[u64; 3]>(), option::of(any::<u64>()));
@@ -366,8 +370,13 @@ fn call() -> impl Strategy<Value = Call> {
             metadata_digest,
         },
     );
-    let proofs =
-        (option::of(commitment()), option::of(digest()), option::of(extras()), option::of(media));
+    let proofs = (
+        option::of(commitment()),
+        option::of(digest()),
+        option::of(extras()),
+        option::of(media),
+        vec(tensor(), 0..3),
+    );
     (ids, lengths, tokens, proofs, (text(), any::<u64>())).prop_map(
         |(ids, (lengths, weight_version), tokens, proofs, (file, line))| Call {
             call_id: ids.0.into(),
@@ -387,6 +396,7 @@ fn call() -> impl Strategy<Value = Call> {
             entry_digest: proofs.1,
             extras: proofs.2,
             media: proofs.3,
+            tensors: proofs.4,
             origin: Origin { file, line },
         },
     )

@@ -2,15 +2,20 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod archive;
+mod attack;
 mod cli;
 mod closed_loop;
 mod generated;
 mod ingest;
+mod media;
+mod reader;
+mod reports;
 mod rows;
 mod select;
 mod select_cli;
 #[cfg(feature = "torch")]
 mod step;
 mod validate;
+mod versions;
 mod wire_staged;
 mod wire_store;

@@ -501,6 +501,7 @@ fn random_forest(links: &[(u16, usize, usize)], order: u64) -> Group {
             commitment: None,
             entry_digest: None,
             media: None,
+            tensors: Vec::new(),
             extras: None,
             origin: Origin::default(),
         });

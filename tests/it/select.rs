@@ -470,6 +470,7 @@ fn chain(n: u64, text: impl Fn(u64) -> String) -> Group {
         commitment: None,
         entry_digest: None,
         media: None,
+        tensors: Vec::new(),
         extras: None,
         origin: Origin::default(),
     });

@@ -9,9 +9,11 @@ use parquet::data_type::{FloatType, Int32Type};
 
 use super::columns::{Columns, Draft};
 use super::lists::ListReader;
-use super::{Fault, Owner, each};
+use super::{Fault, Owner, each, media};
 use crate::archive::routes::{self, Extras};
-use crate::archive::{Call, Commitment, MediaFlags, Mode, Origin, RawColumns};
+use crate::archive::{
+    Call, Commitment, MediaFlags, MediaTensor, Mode, Origin, RawColumns, TensorContent,
+};
 use crate::id::Digest32;
 
 /// A call with its place in the capture order of its rollout.
@@ -22,6 +24,9 @@ pub(in crate::archive) struct CallRow<'a> {
     pub call: &'a Call,
 }
 
+/// The column of tensors.
+const TENSORS: &str = "media_tensors";
+
 /// Bytes of a row, about.
 pub(in crate::archive) fn size(row: &CallRow<'_>) -> usize {
     let call = row.call;
@@ -31,6 +36,15 @@ pub(in crate::archive) fn size(row: &CallRow<'_>) -> usize {
         + call.extras.as_ref().map_or(0, String::len)
         + call.call_id.as_str().len()
         + call.capture_key.as_str().len()
+        + call.tensors.iter().map(tensor_size).sum::<usize>()
+}
+
+fn tensor_size(tensor: &MediaTensor) -> usize {
+    let data = match &tensor.content {
+        TensorContent::Inline(data) => data.len(),
+        TensorContent::Pieces(pieces) => 40 * pieces.len(),
+    };
+    64 + tensor.field.len() + 8 * tensor.shape.len() + data
 }
 
 pub(in crate::archive) fn encode(rows: &[CallRow<'_>]) -> Result<RecordBatch, ArrowError> {
@@ -38,7 +52,7 @@ pub(in crate::archive) fn encode(rows: &[CallRow<'_>]) -> Result<RecordBatch, Ar
     let signed = || calls().map(|call| call.commitment);
     let version = |read: fn(Commitment) -> u64| signed().map(move |c| c.map(read));
     let digest = |read: fn(Commitment) -> Digest32| signed().map(move |c| c.map(read));
-    let media = || calls().map(|call| call.media);
+    let flags = || calls().map(|call| call.media);
     let raw = || calls().map(|call| call.raw_columns.as_ref());
     let extras: Vec<Option<Extras>> =
         calls().map(|call| call.extras.as_deref().map(routes::take)).collect();
@@ -82,9 +96,10 @@ pub(in crate::archive) fn encode(rows: &[CallRow<'_>]) -> Result<RecordBatch, Ar
         .long_text("extras", extras().map(|e| e.map(|e| e.text.as_str())))
         .bytes("routes", extras().map(|e| e.and_then(|e| e.routes.as_deref())))
         .number_or_null::<UInt64Type>("routes_at", extras().map(|e| e.and_then(|e| e.at)))
-        .flag("media_present", media().map(|m| m.map(|m| m.present)))
-        .flag("media_has_frames", media().map(|m| m.map(|m| m.has_frames)))
-        .digest("media_metadata_digest", media().map(|m| m.map(|m| m.metadata_digest)))?
+        .flag("media_present", flags().map(|m| m.map(|m| m.present)))
+        .flag("media_has_frames", flags().map(|m| m.map(|m| m.has_frames)))
+        .digest("media_metadata_digest", flags().map(|m| m.map(|m| m.metadata_digest)))?
+        .column(TENSORS, true, media::column(calls().map(|c| c.tensors.as_slice()))?)
         .finish()
 }
 
@@ -193,13 +208,14 @@ fn call(row: &Columns<'_>, lists: &Lists, at: usize) -> Result<Call, Fault> {
         commitment: commitment(row, at)?,
         entry_digest: row.digest("entry_digest", at)?,
         extras,
-        media: media(row, at)?,
+        media: flags(row, at)?,
+        tensors: media::tensors(row, TENSORS, at)?,
         origin: Origin::default(),
     })
 }
 
 /// All of it or nothing.
-fn media(row: &Columns<'_>, at: usize) -> Result<Option<MediaFlags>, Fault> {
+fn flags(row: &Columns<'_>, at: usize) -> Result<Option<MediaFlags>, Fault> {
     match (
         row.flag("media_present", at)?,
         row.flag("media_has_frames", at)?,

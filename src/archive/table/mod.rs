@@ -4,6 +4,7 @@ pub(super) mod calls;
 mod columns;
 pub(super) mod ledger;
 mod lists;
+pub(super) mod media;
 pub(super) mod origins;
 pub(super) mod rollouts;
 

@@ -6,8 +6,9 @@ use arrow::record_batch::RecordBatch;
 
 use super::columns::Draft;
 use super::{Fault, Owner, each};
+use crate::archive::content::Known;
 use crate::archive::{Completeness, Ledger, Rollout, SourceKind};
-use crate::id::GroupId;
+use crate::id::{Digest32, GroupId};
 
 const SOURCES: [(&str, SourceKind); 3] = [
     ("staged", SourceKind::Staged),
@@ -25,10 +26,13 @@ pub(in crate::archive) fn size(owner: &Owner<'_>) -> usize {
     256 + owner.rollout.result.as_ref().map_or(0, String::len)
 }
 
-pub(in crate::archive) fn encode(rows: &[Owner<'_>]) -> Result<RecordBatch, ArrowError> {
-    let rollouts = || rows.iter().map(|row| row.rollout);
+/// Rollouts, each with its digest.
+pub(in crate::archive) fn encode(
+    rows: &[(Owner<'_>, Digest32)],
+) -> Result<RecordBatch, ArrowError> {
+    let rollouts = || rows.iter().map(|(row, _)| row.rollout);
     Draft::default()
-        .text("group_id", rows.iter().map(|row| row.group.group_id.as_str()))
+        .text("group_id", rows.iter().map(|(row, _)| row.group.group_id.as_str()))
         .text("rollout_id", rollouts().map(|r| r.rollout_id.as_str()))
         .number::<UInt32Type>("slot", rollouts().map(|r| r.slot))
         .number::<UInt32Type>("group_size", rollouts().map(|r| r.group_size))
@@ -38,7 +42,25 @@ pub(in crate::archive) fn encode(rows: &[Owner<'_>]) -> Result<RecordBatch, Arro
         .text("source", rollouts().map(|r| word(&SOURCES, r.source)))
         .text("completeness", rollouts().map(|r| word(&COMPLETENESS, r.completeness)))
         .long_text("result", rollouts().map(|r| r.result.as_deref()))
+        .digest("digest", rows.iter().map(|(_, digest)| Some(*digest)))?
         .finish()
+}
+
+/// Columns that [`known`] reads.
+pub(in crate::archive) const KNOWN: [&str; 5] =
+    ["group_id", "rollout_id", "slot", "group_size", "digest"];
+
+/// Identities and digests.
+pub(in crate::archive) fn known(batch: &RecordBatch) -> Result<Vec<Known>, Fault> {
+    each(batch, |row, at| {
+        Ok(Known {
+            group_id: row.text("group_id", at)?.into(),
+            slot: row.number::<UInt32Type>("slot", at)?,
+            rollout_id: row.text("rollout_id", at)?.into(),
+            group_size: row.number::<UInt32Type>("group_size", at)?,
+            digest: row.digest("digest", at)?.ok_or("column digest is null")?,
+        })
+    })
 }
 
 /// Rollouts without their ledgers and calls, each with its group.

@@ -4,6 +4,8 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use rayon::prelude::*;
+
 use super::prefix::PrefixIndex;
 use crate::finding::Code;
 use crate::id::Digest32;
@@ -130,16 +132,16 @@ pub fn resolve_parents(entries: &[TokenEntry]) -> Vec<ResolvedCall<'_>> {
     let kept = Kept::of(entries);
     let mut links = kept.links();
     let mut prev_lens = vec![0; links.len()];
-    for (at, link) in links.iter_mut().enumerate() {
+    links.par_iter_mut().zip(&mut prev_lens).enumerate().for_each(|(at, (link, prev_len))| {
         if let Some(parent) = link.parent {
             if kept.sequences[parent].as_ref().is_some_and(|before| before.begins(kept.prompt(at)))
             {
-                prev_lens[at] = kept.len(parent);
+                *prev_len = kept.len(parent);
             } else {
                 *link = Link::noted(LinkNote::DigestMismatch);
             }
         }
-    }
+    });
     for &call in &kept.conflicts {
         links[call].note = Some(LinkNote::DuplicateConflict);
     }
@@ -260,6 +262,7 @@ impl<'a> Kept<'a> {
         let order = self.order();
         let mut earlier: HashMap<&str, usize> = HashMap::new();
         let mut digests: HashMap<usize, Digest32> = HashMap::new();
+        let heads = self.heads();
         let mut index: Option<PrefixIndex<'_>> = None;
         for (done, &call) in order.iter().enumerate() {
             let entry = self.entry(call);
@@ -269,7 +272,7 @@ impl<'a> Kept<'a> {
                 (None, None | Some("")) => Link::noted(LinkNote::NoDecision),
                 (_, None | Some("")) => Link::noted(LinkNote::WithoutId),
                 (_, Some(claimed)) => match earlier.get(claimed) {
-                    Some(&parent) if self.extends(call, parent, &mut digests) => {
+                    Some(&parent) if self.extends(parent, heads[call], &mut digests) => {
                         Link { parent: Some(parent), note: None }
                     }
                     Some(_) => Link::noted(LinkNote::DigestMismatch),
@@ -306,24 +309,34 @@ impl<'a> Kept<'a> {
         }
     }
 
-    /// Whether a prompt begins with what its parent is stamped with. Length and digest stand for
-    /// the tokens; what is not stamped is computed.
-    fn extends(&self, call: usize, parent: usize, digests: &mut HashMap<usize, Digest32>) -> bool {
-        let (entry, Some(sequence)) = (self.entry(parent), &self.sequences[parent]) else {
-            return false;
+    /// Digest of the beginning of each call's prompt that its recorded parent stands for, if the
+    /// prompt is that long.
+    fn heads(&self) -> Vec<Option<Digest32>> {
+        let by_id: HashMap<&str, usize> =
+            (0..self.calls.len()).map(|call| (&*self.entry(call).model_call_id, call)).collect();
+        let head = |call: usize| {
+            let parent = *by_id.get(self.entry(call).parent_call_id.as_deref()?)?;
+            let length = match self.entry(parent).cum_len {
+                Some(stamped) => usize::try_from(stamped).ok()?,
+                None => self.sequences[parent].as_ref()?.len(),
+            };
+            self.prompt(call).get(..length).map(entry_digest)
         };
-        let length = match entry.cum_len {
-            Some(stamped) => usize::try_from(stamped).ok(),
-            None => Some(sequence.len()),
-        };
-        let Some(head) = length.and_then(|length| self.prompt(call).get(..length)) else {
-            return false;
-        };
-        match entry.digest.as_deref() {
-            None | Some("") => {
-                *digests.entry(parent).or_insert_with(|| sequence.digest()) == entry_digest(head)
-            }
-            Some(stamped) => stamped == entry_digest(head).to_string(),
+        (0..self.calls.len()).into_par_iter().map(head).collect()
+    }
+
+    /// Whether a prompt, of whose beginning `head` is the digest, begins with what its parent is
+    /// stamped with. Length and digest stand for the tokens; what is not stamped is computed.
+    fn extends(
+        &self,
+        parent: usize,
+        head: Option<Digest32>,
+        digests: &mut HashMap<usize, Digest32>,
+    ) -> bool {
+        let (Some(sequence), Some(head)) = (&self.sequences[parent], head) else { return false };
+        match self.entry(parent).digest.as_deref() {
+            None | Some("") => *digests.entry(parent).or_insert_with(|| sequence.digest()) == head,
+            Some(stamped) => stamped == head.to_string(),
         }
     }
 }

@@ -33,9 +33,16 @@ fn the_command_says_what_it_wrote_and_what_it_could_not_read() {
     assert!(code == 0 && out.contains("unchanged"), "{out}");
 
     fs::write(Path::new(source).join("staged-2.jsonl"), "{\n").unwrap();
+    let (code, out, _) = forestctl(&["ingest", source, "-o", output]);
+    assert!(code == 1 && out.contains("quarantine added"), "{out}");
+    assert!(out.contains("1 line in quarantine (malformed_json 1)"), "{out}");
+    let rollouts = Path::new(source).join("rollouts.jsonl");
+    let text = fs::read_to_string(&rollouts).unwrap();
+    fs::write(&rollouts, text.replacen("\"reward\":0.25", "\"reward\":0.75", 1)).unwrap();
     let (code, out, err) = forestctl(&["ingest", source, "-o", output]);
     assert_eq!((code, out.as_str()), (2, ""));
-    assert!(err.contains("already holds another archive") && err.contains("--force"), "{err}");
+    assert!(err.contains("already holds rollout p01_g0") && err.contains("--force"), "{err}");
+    fs::write(&rollouts, text).unwrap();
     let (code, out, _) = forestctl(&["ingest", source, "-o", output, "--force"]);
     assert!(code == 1 && out.contains("1 line in quarantine (malformed_json 1)"), "{out}");
 

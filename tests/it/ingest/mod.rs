@@ -1,14 +1,16 @@
 //! Sources to groups.
 
+mod append;
 mod command;
 mod gym_store;
 mod inline;
 mod staged;
+mod stream;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use forestctl::archive::{Group, Origin, Rollout};
+use forestctl::archive::{Call, Completeness, Group, Origin, Rollout, SourceForm};
 use forestctl::finding::Code;
 use forestctl::ingest::{self, Ingested};
 

@@ -296,7 +296,7 @@ fn what_is_no_capture_is_listed_and_nothing_at_all_is_an_error() {
         (count(SourceForm::Ignored), count(SourceForm::MediaTensors), forms.len()),
         (3, 1, 7)
     );
-    assert_eq!(ingested.findings.iter().map(|f| f.code).collect::<Vec<_>>(), [Code::MediaNotRead]);
+    assert_eq!(quarantined(&ingested), [(None, Code::MalformedSidecar)]);
 }
 
 #[test]

@@ -108,6 +108,7 @@ pub fn rows() -> Vec<Row> {
                 truncated: owner.truncated,
                 mask_reason: None,
                 routes: None,
+                media: Vec::new(),
             }
         })
         .collect()

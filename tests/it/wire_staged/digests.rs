@@ -274,6 +274,7 @@ fn archived_calls_give_the_same_digests() {
         }),
         entry_digest: None,
         media: None,
+        tensors: Vec::new(),
         extras: None,
         origin: Origin::default(),
     };

@@ -1,0 +1,185 @@
+//! Who a line speaks of, told without reading what it says.
+
+/// The members of the JSON object on a line, as spans of its text; `None` where the line is not
+/// an object that this quick look can follow.
+///
+/// Nothing is judged here. What a value holds is skipped over, not read, so a line that is no
+/// JSON may still give members; the full parser has the last word on it.
+pub fn members(line: &[u8]) -> Option<Vec<(&[u8], &[u8])>> {
+    let mut rest = line.trim_ascii().strip_prefix(b"{")?.trim_ascii_start();
+    let mut members = Vec::new();
+    if rest == b"}" {
+        return Some(members);
+    }
+    loop {
+        let key;
+        (key, rest) = string(rest)?;
+        rest = rest.trim_ascii_start().strip_prefix(b":")?.trim_ascii_start();
+        let value;
+        (value, rest) = value_of(rest)?;
+        members.push((key, value));
+        rest = rest.trim_ascii_start();
+        match rest.split_first()? {
+            (b',', after) => rest = after.trim_ascii_start(),
+            (b'}', []) => return Some(members),
+            _ => return None,
+        }
+    }
+}
+
+/// The text of a value that is a string without escapes.
+pub fn plain_string(value: &[u8]) -> Option<&str> {
+    let text = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    if memchr::memchr2(b'\\', b'"', text).is_some() {
+        return None;
+    }
+    std::str::from_utf8(text).ok()
+}
+
+/// Content of the string at the start, and what follows it.
+fn string(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let text = text.strip_prefix(b"\"")?;
+    let mut at = 0;
+    loop {
+        at += memchr::memchr2(b'"', b'\\', &text[at..])?;
+        if text[at] == b'"' {
+            return Some((&text[..at], &text[at + 1..]));
+        }
+        at = (at + 2).min(text.len());
+    }
+}
+
+/// The value at the start, and what follows it.
+fn value_of(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let rest = match text.first()? {
+        b'"' => string(text)?.1,
+        b'[' | b'{' => nested(text)?,
+        _ => &text[memchr::memchr2(b',', b'}', text)?..],
+    };
+    Some((&text[..text.len() - rest.len()], rest))
+}
+
+/// What follows the list or object at the start.
+fn nested(text: &[u8]) -> Option<&[u8]> {
+    // A list of numbers, by far the most of a capture, holds no bracket and no quote.
+    let flat = text[0] == b'['
+        && text[1..].trim_ascii_start().first().is_some_and(|b| b.is_ascii_digit() || *b == b'-');
+    if flat {
+        let end = memchr::memchr3(b']', b'"', b'[', &text[1..])? + 1;
+        if text[end] == b']' {
+            return Some(&text[end + 1..]);
+        }
+    }
+    let mut depth = 0usize;
+    let mut rest = text;
+    loop {
+        let at = rest.iter().position(|b| matches!(b, b'"' | b'[' | b']' | b'{' | b'}'))?;
+        match rest[at] {
+            b'"' => {
+                rest = string(&rest[at..])?.1;
+                continue;
+            }
+            b'[' | b'{' => depth += 1,
+            _ => depth -= 1,
+        }
+        rest = &rest[at + 1..];
+        if depth == 0 {
+            return Some(rest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    fn keys(line: &str) -> Option<Vec<(String, String)>> {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        Some(members(line.as_bytes())?.iter().map(|(k, v)| (text(k), text(v))).collect())
+    }
+
+    #[test]
+    fn members_are_spans_of_the_line() {
+        let line =
+            r#" { "a" : [1, -2.5] , "b":{"c":["]",{}]}, "d\"" :"x}\\" ,"e":null,"f":[[1],[2]]} "#;
+        let expected = [
+            ("a", "[1, -2.5]"),
+            ("b", r#"{"c":["]",{}]}"#),
+            ("d\\\"", r#""x}\\""#),
+            ("e", "null"),
+            ("f", "[[1],[2]]"),
+        ];
+        let expected = expected.map(|(k, v)| (k.to_owned(), v.to_owned()));
+        assert_eq!(keys(line).unwrap(), expected);
+        assert_eq!(keys("{}"), Some(vec![]));
+        assert_eq!(keys(r#"{"a":[1,"]",2],"b":3}"#).unwrap()[1].0, "b");
+    }
+
+    #[test]
+    fn what_is_no_object_gives_nothing() {
+        for line in [
+            "",
+            "[]",
+            "{",
+            "{\"a\"",
+            "{\"a\":",
+            "{\"a\":1",
+            "{\"a\":1}x",
+            "{\"a\":[1}",
+            "{,}",
+            "{\"a\\",
+        ] {
+            assert_eq!(keys(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn plain_strings_have_no_escapes() {
+        assert_eq!(plain_string(b"\"ab\""), Some("ab"));
+        assert_eq!(plain_string(b"\"a\\n\""), None);
+        assert_eq!(plain_string(b"1"), None);
+        assert_eq!(plain_string(b"\""), None);
+    }
+
+    fn json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i32>().prop_map(Value::from),
+            "[ -~é\n]{0,8}".prop_map(Value::from),
+            proptest::collection::vec(any::<i16>(), 0..5).prop_map(Value::from),
+        ];
+        leaf.prop_recursive(3, 20, 4, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                proptest::collection::btree_map("[ -~]{0,4}", inner, 0..4)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn members_are_those_of_a_full_parser(
+            map in proptest::collection::btree_map("[ -~]{0,6}", json(), 0..6)
+        ) {
+            let line = serde_json::to_string(&map).unwrap();
+            let found: Vec<(String, Value)> = members(line.as_bytes())
+                .unwrap()
+                .into_iter()
+                .map(|(key, value)| {
+                    let key = format!("\"{}\"", std::str::from_utf8(key).unwrap());
+                    (serde_json::from_str(&key).unwrap(), serde_json::from_slice(value).unwrap())
+                })
+                .collect();
+            prop_assert_eq!(found, map.into_iter().collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn no_bytes_make_it_fail(line in proptest::collection::vec(any::<u8>(), 0..60)) {
+            let _ = members(&line);
+        }
+    }
+}
