@@ -1,5 +1,6 @@
 //! The archive: every captured call as a delta, in Parquet that any tool can open.
 
+mod calls;
 mod check;
 mod content;
 mod existing;

@@ -15,7 +15,7 @@ use rayon::prelude::*;
 use super::content::{self, Known};
 use super::manifest::{Counts, FileEntry, MANIFEST, Manifest, PartCounts, TABLES, part_path};
 use super::pieces::is_media;
-use super::table::{Fault, calls, ledger, origins, rollouts};
+use super::table::{Fault, ledger, origins, rollouts};
 use super::write::QUARANTINE;
 use super::{Group, Quarantined, Rollout};
 use crate::error::{Error, Result};
@@ -85,37 +85,44 @@ impl Archive {
                 }
                 let at = groups.len() - 1;
                 let rollouts = &mut groups[at].rollouts;
-                let key = (group_id, rollout.rollout_id.clone());
-                if places.0.insert(key, (at, rollouts.len())).is_some() {
+                if !places.insert(group_id, rollout.rollout_id.clone(), (at, rollouts.len())) {
                     return Err(format!("rollout {} is there twice", rollout.rollout_id));
                 }
                 rollouts.push(rollout);
             }
             Ok(())
         })?;
-        self.table(part, "ledger", |batch| {
-            ledger::decode(batch, |group, rollout, put| {
-                put(&mut places.find(&mut groups, group, rollout)?.ledger)
+        let ledger = || {
+            self.table(part, "ledger", |batch| {
+                ledger::decode(batch, |group, rollout, put| {
+                    put(&mut places.find(&mut groups, group, rollout)?.ledger)
+                })
             })
-        })?;
-        self.table(part, "calls", |batch| {
-            for (group, rollout, index, call) in calls::decode(batch)? {
+        };
+        let (ledger, runs) = rayon::join(ledger, || self.calls(part));
+        ledger?;
+        for run in runs? {
+            let (group, rollout) = (run.group_id.as_str(), run.rollout_id.as_str());
+            let put = || {
                 let calls = &mut places.find(&mut groups, group, rollout)?.calls;
-                if calls.len() != index as usize {
-                    return Err(format!("call {index} comes as number {}", calls.len()));
+                for (index, call) in run.calls {
+                    if calls.len() != index as usize {
+                        return Err(format!("call {index} comes as number {}", calls.len()));
+                    }
+                    calls.push(call);
                 }
-                calls.push(call);
-            }
-            Ok(())
-        })?;
+                Ok(())
+            };
+            put().map_err(|what: Fault| self.corrupt(&part_path("calls", part), &what))?;
+        }
         self.table(part, "origins", |batch| {
-            for (group, rollout, index, origin) in origins::decode(batch)? {
+            origins::decode(batch, |group, rollout, index, origin| {
                 let calls = &mut places.find(&mut groups, group, rollout)?.calls;
                 let call = calls.get_mut(index as usize);
                 call.ok_or_else(|| format!("call {index} is not in the table of calls"))?.origin =
                     origin;
-            }
-            Ok(())
+                Ok(())
+            })
         })?;
         let (found, stated) = (PartCounts::of(&groups), self.manifest.parts.get(part as usize));
         if stated != Some(&found) {
@@ -281,7 +288,7 @@ impl Archive {
     }
 
     /// The bytes of a listed file, once they are known to be those that were written.
-    fn file(&self, path: &str) -> Result<Vec<u8>> {
+    pub(super) fn file(&self, path: &str) -> Result<Vec<u8>> {
         let entry = self
             .manifest
             .file(path)
@@ -289,7 +296,7 @@ impl Archive {
         checked(&self.dir, entry).map_err(|what| self.corrupt(path, &what))
     }
 
-    fn corrupt(&self, path: &str, what: &str) -> Error {
+    pub(super) fn corrupt(&self, path: &str, what: &str) -> Error {
         corrupt(&self.dir, path, what)
     }
 }
@@ -375,20 +382,35 @@ fn decode_table(
 
 /// Where the rollouts of a part are.
 #[derive(Default)]
-struct Places(BTreeMap<(GroupId, RolloutId), (usize, usize)>);
+struct Places {
+    of: BTreeMap<GroupId, BTreeMap<RolloutId, (usize, usize)>>,
+    /// The one that was asked for last; rows of a rollout stand together.
+    last: (usize, usize),
+}
 
 impl Places {
+    /// False if the rollout has a place already.
+    fn insert(&mut self, group: GroupId, rollout: RolloutId, place: (usize, usize)) -> bool {
+        self.of.entry(group).or_default().insert(rollout, place).is_none()
+    }
+
     fn find<'a>(
-        &self,
+        &mut self,
         groups: &'a mut [Group],
-        group: GroupId,
-        rollout: RolloutId,
+        group: &str,
+        rollout: &str,
     ) -> Result<&'a mut Rollout, Fault> {
-        let key = (group, rollout);
-        self.0
-            .get(&key)
-            .and_then(|&(group, at)| groups.get_mut(group)?.rollouts.get_mut(at))
-            .ok_or_else(|| format!("rollout {} is not in the table of rollouts", key.1))
+        let (at, slot) = self.last;
+        let last = groups.get(at).filter(|last| last.group_id.as_str() == group);
+        let last = last.and_then(|last| last.rollouts.get(slot));
+        if last.is_none_or(|last| last.rollout_id.as_str() != rollout) {
+            let place = self.of.get(group).and_then(|rollouts| rollouts.get(rollout));
+            let missing = || format!("rollout {rollout} is not in the table of rollouts");
+            self.last = *place.ok_or_else(missing)?;
+        }
+        let (at, slot) = self.last;
+        let found = groups.get_mut(at).and_then(|group| group.rollouts.get_mut(slot));
+        found.ok_or_else(|| format!("rollout {rollout} has no place"))
     }
 }
 

@@ -3,14 +3,18 @@
 use arrow::datatypes::{Float32Type, Float64Type, UInt32Type, UInt64Type};
 use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
+use bytes::Bytes;
+use parquet::arrow::arrow_reader::ArrowReaderMetadata;
+use parquet::data_type::{FloatType, Int32Type};
 
 use super::columns::{Columns, Draft};
+use super::lists::ListReader;
 use super::{Fault, Owner, each, media};
 use crate::archive::routes::{self, Extras};
 use crate::archive::{
     Call, Commitment, MediaFlags, MediaTensor, Mode, Origin, RawColumns, TensorContent,
 };
-use crate::id::{Digest32, GroupId, RolloutId};
+use crate::id::Digest32;
 
 /// A call with its place in the capture order of its rollout.
 #[derive(Clone, Copy, Debug)]
@@ -99,21 +103,67 @@ pub(in crate::archive) fn encode(rows: &[CallRow<'_>]) -> Result<RecordBatch, Ar
         .finish()
 }
 
-/// Calls without their origins, each with its rollout and place.
+/// The lists of a row group's calls.
+pub(in crate::archive) struct Lists {
+    token_ids: ListReader<Int32Type>,
+    generation_logprobs: ListReader<FloatType>,
+}
+
+impl Lists {
+    /// Their columns, which a batch for [`decode`] need not have.
+    pub const COLUMNS: [&str; 2] = ["token_ids", "generation_logprobs"];
+
+    /// Opens them for row group `group`.
+    pub fn open(
+        bytes: &Bytes,
+        metadata: &ArrowReaderMetadata,
+        group: usize,
+    ) -> Result<Self, Fault> {
+        let [ids, logprobs] = Self::COLUMNS;
+        Ok(Self {
+            token_ids: ListReader::open::<UInt32Type>(bytes, metadata, group, ids)?,
+            generation_logprobs: ListReader::open::<Float32Type>(bytes, metadata, group, logprobs)?,
+        })
+    }
+
+    /// Reads those of the next `rows` calls.
+    pub fn read(&mut self, rows: usize) -> Result<(), Fault> {
+        self.token_ids.read(rows)?;
+        self.generation_logprobs.read(rows)
+    }
+}
+
+/// A call without its origin, with its rollout and place.
+pub(in crate::archive) struct Numbered<'a> {
+    pub group_id: &'a str,
+    pub rollout_id: &'a str,
+    pub index: u32,
+    pub call: Call,
+}
+
+/// Reads the calls of a batch, whose lists were read last.
 pub(in crate::archive) fn decode(
     batch: &RecordBatch,
-) -> Result<Vec<(GroupId, RolloutId, u32, Call)>, Fault> {
+    lists: &Lists,
+    mut give: impl FnMut(Numbered<'_>),
+) -> Result<(), Fault> {
     each(batch, |row, at| {
-        let (group_id, rollout_id) = (row.text("group_id", at)?, row.text("rollout_id", at)?);
-        let index = row.number::<UInt32Type>("call_index", at)?;
-        Ok((group_id.into(), rollout_id.into(), index, call(row, at)?))
+        give(Numbered {
+            group_id: row.text("group_id", at)?,
+            rollout_id: row.text("rollout_id", at)?,
+            index: row.number::<UInt32Type>("call_index", at)?,
+            call: call(row, lists, at)?,
+        });
+        Ok(())
     })
 }
 
-fn call(row: &Columns<'_>, at: usize) -> Result<Call, Fault> {
-    let list_missing = |name: &str| format!("column {name} is null");
-    let token_ids =
-        row.list::<UInt32Type>("token_ids", at)?.ok_or_else(|| list_missing("token_ids"))?;
+fn call(row: &Columns<'_>, lists: &Lists, at: usize) -> Result<Call, Fault> {
+    let missing = || "a list is missing".to_owned();
+    let token_ids = lists.token_ids.row(at).ok_or_else(missing)?;
+    // Parquet keeps unsigned numbers under the signed type of their width.
+    let token_ids: Vec<u32> = token_ids.iter().map(|&id| id as u32).collect();
+    let generation_logprobs = lists.generation_logprobs.row(at).ok_or_else(missing)?.to_vec();
     let raw_columns = match (
         row.list::<Float64Type>("raw_token_mask", at)?,
         row.list::<Float64Type>("raw_logprobs", at)?,
@@ -153,9 +203,7 @@ fn call(row: &Columns<'_>, at: usize) -> Result<Call, Fault> {
         weight_version: row.number_or_null::<UInt64Type>("weight_version", at)?,
         token_ids,
         carry_len,
-        generation_logprobs: row
-            .list::<Float32Type>("generation_logprobs", at)?
-            .ok_or_else(|| list_missing("generation_logprobs"))?,
+        generation_logprobs,
         raw_columns,
         commitment: commitment(row, at)?,
         entry_digest: row.digest("entry_digest", at)?,

@@ -1,5 +1,6 @@
 //! Arrow columns from and to the values of a row.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -119,17 +120,28 @@ pub(super) fn digests(
 /// Columns of a batch that is being read, by name and of the type asked for.
 pub(super) struct Columns<'a> {
     batch: &'a RecordBatch,
+    /// Where the next name is likely to be: rows are mostly read in the order of their columns.
+    next: Cell<usize>,
 }
 
 impl<'a> Columns<'a> {
     pub fn new(batch: &'a RecordBatch) -> Self {
-        Self { batch }
+        Self { batch, next: Cell::new(0) }
+    }
+
+    fn find(&self, name: &str) -> Option<&'a ArrayRef> {
+        let fields = self.batch.schema_ref().fields();
+        let here = |field: &Arc<Field>| field.name() == name;
+        let (before, after) = fields.split_at_checked(self.next.get())?;
+        let later = after.iter().position(here).map(|at| before.len() + at);
+        let at = later.or_else(|| before.iter().position(here))?;
+        self.next.set(at + 1);
+        self.batch.columns().get(at)
     }
 
     /// The column if it has a value in this row.
     pub fn get(&self, name: &str, at: usize) -> Result<Option<&'a ArrayRef>, Fault> {
-        let column =
-            self.batch.column_by_name(name).ok_or_else(|| format!("column {name} is missing"))?;
+        let column = self.find(name).ok_or_else(|| format!("column {name} is missing"))?;
         Ok((!column.is_null(at)).then_some(column))
     }
 

@@ -12,7 +12,7 @@ use arrow::record_batch::RecordBatch;
 use super::columns::{Columns, Draft, digests};
 use super::{Fault, Owner, each};
 use crate::archive::{CaptureFailure, CommittedCall, Completion, Ledger, OutputItem};
-use crate::id::{CallId, Digest32, GroupId, RolloutId};
+use crate::id::{CallId, Digest32};
 
 /// One entry of a ledger, borrowed from it.
 #[derive(Clone, Copy, Debug)]
@@ -167,20 +167,19 @@ fn output_items<'a>(
     )
 }
 
-/// Reads the entries of a batch; `give` gets a rollout and what puts an entry into its ledger.
+/// Reads the entries of a batch; `give` gets group, rollout, and what puts an entry into its ledger.
 pub(in crate::archive) fn decode(
     batch: &RecordBatch,
     mut give: impl FnMut(
-        GroupId,
-        RolloutId,
+        &str,
+        &str,
         &mut dyn FnMut(&mut Ledger) -> Result<(), Fault>,
     ) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
     each(batch, |row, at| {
         let (group_id, rollout_id) = (row.text("group_id", at)?, row.text("rollout_id", at)?);
-        give(group_id.into(), rollout_id.into(), &mut |ledger| put(row, at, ledger))
+        give(group_id, rollout_id, &mut |ledger| put(row, at, ledger))
     })
-    .map(|_: Vec<()>| ())
 }
 
 fn put(row: &Columns<'_>, at: usize, ledger: &mut Ledger) -> Result<(), Fault> {

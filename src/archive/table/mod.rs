@@ -3,6 +3,7 @@
 pub(super) mod calls;
 mod columns;
 pub(super) mod ledger;
+mod lists;
 pub(super) mod media;
 pub(super) mod origins;
 pub(super) mod rollouts;
@@ -55,12 +56,11 @@ pub(super) fn chunks<'a, T>(
 }
 
 /// Reads the rows of a batch with `row`, which gets the columns and the row's index.
-fn each<T>(
-    batch: &RecordBatch,
-    mut row: impl FnMut(&Columns<'_>, usize) -> Result<T, Fault>,
-) -> Result<Vec<T>, Fault> {
+fn each<'b>(
+    batch: &'b RecordBatch,
+    mut row: impl FnMut(&Columns<'b>, usize) -> Result<(), Fault>,
+) -> Result<(), Fault> {
     let columns = Columns::new(batch);
     (0..batch.num_rows())
-        .map(|at| row(&columns, at).map_err(|fault| format!("row {at}: {fault}")))
-        .collect()
+        .try_for_each(|at| row(&columns, at).map_err(|fault| format!("row {at}: {fault}")))
 }

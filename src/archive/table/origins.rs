@@ -9,7 +9,6 @@ use super::calls::CallRow;
 use super::columns::Draft;
 use super::{Fault, each};
 use crate::archive::Origin;
-use crate::id::{GroupId, RolloutId};
 
 pub(in crate::archive) fn encode(rows: &[CallRow<'_>]) -> Result<RecordBatch, ArrowError> {
     Draft::default()
@@ -21,16 +20,17 @@ pub(in crate::archive) fn encode(rows: &[CallRow<'_>]) -> Result<RecordBatch, Ar
         .finish()
 }
 
+/// Reads the origins of a batch; `give` gets group, rollout, the call's place, and its origin.
 pub(in crate::archive) fn decode(
     batch: &RecordBatch,
-) -> Result<Vec<(GroupId, RolloutId, u32, Origin)>, Fault> {
+    mut give: impl FnMut(&str, &str, u32, Origin) -> Result<(), Fault>,
+) -> Result<(), Fault> {
     each(batch, |row, at| {
         let origin = Origin {
             file: row.text("file", at)?.to_owned(),
             line: row.number::<UInt64Type>("line", at)?,
         };
         let (group_id, rollout_id) = (row.text("group_id", at)?, row.text("rollout_id", at)?);
-        let index = row.number::<UInt32Type>("call_index", at)?;
-        Ok((group_id.into(), rollout_id.into(), index, origin))
+        give(group_id, rollout_id, row.number::<UInt32Type>("call_index", at)?, origin)
     })
 }

@@ -65,6 +65,7 @@ pub(in crate::archive) fn known(batch: &RecordBatch) -> Result<Vec<Known>, Fault
 
 /// Rollouts without their ledgers and calls, each with its group.
 pub(in crate::archive) fn decode(batch: &RecordBatch) -> Result<Vec<(GroupId, Rollout)>, Fault> {
+    let mut rollouts = Vec::with_capacity(batch.num_rows());
     each(batch, |row, at| {
         let rollout = Rollout {
             rollout_id: row.text("rollout_id", at)?.into(),
@@ -79,8 +80,10 @@ pub(in crate::archive) fn decode(batch: &RecordBatch) -> Result<Vec<(GroupId, Ro
             ledger: Ledger::default(),
             calls: Vec::new(),
         };
-        Ok((row.text("group_id", at)?.into(), rollout))
-    })
+        rollouts.push((row.text("group_id", at)?.into(), rollout));
+        Ok(())
+    })?;
+    Ok(rollouts)
 }
 
 fn word<T: PartialEq>(words: &[(&'static str, T)], value: T) -> &'static str {
