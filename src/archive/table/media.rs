@@ -33,10 +33,13 @@ pub(in crate::archive) fn encode(pieces: &[(Piece, Vec<u8>)]) -> Result<RecordBa
 
 /// Which pieces a batch holds; reads the columns of [`INDEX`] alone.
 pub(in crate::archive) fn decode_index(batch: &RecordBatch) -> Result<Vec<Piece>, Fault> {
+    let mut pieces = Vec::with_capacity(batch.num_rows());
     each(batch, |row, at| {
         let digest = row.digest("digest", at)?.ok_or("column digest is null")?;
-        Ok(Piece { digest, bytes: row.number::<UInt64Type>("bytes", at)? })
-    })
+        pieces.push(Piece { digest, bytes: row.number::<UInt64Type>("bytes", at)? });
+        Ok(())
+    })?;
+    Ok(pieces)
 }
 
 /// Data of the pieces of a batch, in order.

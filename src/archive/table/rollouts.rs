@@ -52,15 +52,18 @@ pub(in crate::archive) const KNOWN: [&str; 5] =
 
 /// Identities and digests.
 pub(in crate::archive) fn known(batch: &RecordBatch) -> Result<Vec<Known>, Fault> {
+    let mut known = Vec::with_capacity(batch.num_rows());
     each(batch, |row, at| {
-        Ok(Known {
+        known.push(Known {
             group_id: row.text("group_id", at)?.into(),
             slot: row.number::<UInt32Type>("slot", at)?,
             rollout_id: row.text("rollout_id", at)?.into(),
             group_size: row.number::<UInt32Type>("group_size", at)?,
             digest: row.digest("digest", at)?.ok_or("column digest is null")?,
-        })
-    })
+        });
+        Ok(())
+    })?;
+    Ok(known)
 }
 
 /// Rollouts without their ledgers and calls, each with its group.
