@@ -448,8 +448,9 @@ pub(crate) fn quietly<T>(work: AssertUnwindSafe<impl FnOnce() -> T>) -> Option<T
             }
         }));
     });
-    QUIET.set(true);
+    // A worker may take on other such work before its own is done.
+    let before = QUIET.replace(true);
     let result = catch_unwind(work).ok();
-    QUIET.set(false);
+    QUIET.set(before);
     result
 }

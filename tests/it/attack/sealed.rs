@@ -4,7 +4,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use forestctl::archive::{Archive, Group, Quarantined};
+use forestctl::archive::{Archive, Group, Piece, PieceData, Quarantined};
+use forestctl::error::Error;
+use forestctl::finding::Severity;
+use forestctl::validate::read_data::ReadData;
+use forestctl::validate::{self, Cumulative, Options, Settings};
+use safetensors::SafeTensors;
 use serde_json::{Value, json};
 
 use super::capture::Capture;
@@ -19,12 +24,38 @@ pub struct Sealed(pub BTreeMap<String, Vec<u8>>);
 pub struct Decoded {
     pub groups: Vec<Group>,
     pub quarantine: Vec<Quarantined>,
+    /// Tensor data, or why it cannot be read.
+    pub pieces: Vec<(Piece, Result<Vec<u8>, String>)>,
 }
 
 impl Decoded {
     pub fn of(archive: &Archive) -> forestctl::error::Result<Self> {
-        Ok(Self { groups: archive.groups()?, quarantine: archive.quarantine()? })
+        let mut pieces = Vec::new();
+        for file in archive.media_files() {
+            let keep = |piece, data: PieceData<'_>| {
+                pieces.push((piece, data.map(<[u8]>::to_vec).map_err(str::to_owned)));
+            };
+            archive.read_pieces(file, |_| true, keep).map_err(Error::format)?;
+        }
+        Ok(Self { groups: archive.groups()?, quarantine: archive.quarantine()?, pieces })
     }
+}
+
+/// What `validate --read-data` calls wrong in an archive; `None` when something of it cannot be
+/// read.
+pub fn errors(archive: &Archive) -> Option<Vec<String>> {
+    let options = Options { cumulative: Cumulative::All };
+    let read_data = Some(ReadData::ALL);
+    let settings = Settings { options, read_data, ..Settings::default() };
+    let (mut errors, mut read) = (Vec::new(), true);
+    validate::archive(archive, &settings, |piece| {
+        let wrong = piece.findings.into_iter().filter(|f| f.severity == Severity::Error);
+        errors.extend(wrong.map(|finding| format!("{} {}", finding.code, finding.message)));
+        read &= piece.unread.is_none();
+        Ok(())
+    })
+    .unwrap();
+    read.then_some(errors)
 }
 
 /// A capture with something of everything that an archive of staged records holds: two rollouts,
@@ -69,11 +100,39 @@ pub fn rich() -> Capture {
     capture
 }
 
+/// One rollout of the media fixtures with its tensors: image A, then A and B, then a rewrite to B
+/// alone and its continuation.
+pub fn with_media(home: &Path) {
+    const SCOPE: &str = "rewrite_to_a_and_b";
+    let from = Path::new("testdata/media/capture");
+    fs::create_dir_all(home.join("media")).unwrap();
+    for name in ["staged.jsonl", "receipts.jsonl", "rollouts.jsonl", "media.jsonl"] {
+        let text = fs::read_to_string(from.join(name)).unwrap();
+        let lines = text.lines().filter(|line| line.contains(&format!("\"{SCOPE}-0\"")));
+        let lines: String = lines.map(|line| format!("{line}\n")).collect();
+        assert!(!lines.is_empty(), "{name}");
+        fs::write(home.join(name), lines).unwrap();
+    }
+    for part in ["part-0.safetensors", "part-1.safetensors"] {
+        let bytes = fs::read(from.join("media").join(part)).unwrap();
+        let tensors = SafeTensors::deserialize(&bytes).unwrap();
+        let mut kept = tensors.tensors();
+        kept.retain(|(name, _)| name.starts_with(&format!("{SCOPE}.")));
+        let bytes = safetensors::serialize(kept, None).unwrap();
+        fs::write(home.join("media").join(part), bytes).unwrap();
+    }
+}
+
 impl Sealed {
     /// The archive that `ingest` makes of a capture.
     pub fn of(capture: &Capture) -> Self {
+        Self::of_folder(|home| capture.write(home))
+    }
+
+    /// The archive that `ingest` makes of what is written to a folder.
+    pub fn of_folder(write: impl FnOnce(&Path)) -> Self {
         let home = tempfile::tempdir().unwrap();
-        capture.write(&home.path().join("captures"));
+        write(&home.path().join("captures"));
         document(home.path(), &["ingest", "captures", "-o", "run.forest"], &[0, 1]);
         Self::read(&home.path().join("run.forest"))
     }
