@@ -17,11 +17,12 @@ mod routes;
 mod table;
 mod write;
 
+pub use content::Known;
 pub use ingested::{Ingested, Quarantined, SourceFile, SourceForm};
 pub use manifest::{Counts, FileEntry, FormatVersion, MANIFEST, Manifest, PartCounts, Tool};
 pub use media::{Dtype, MediaTensor, Piece, PieceSource, PieceSources, TensorContent};
 pub use model::*;
 pub use pieces::PieceData;
-pub use read::Archive;
 pub(crate) use read::quietly;
-pub use write::{Done, Pushed, Summary, Writer, write};
+pub use read::{Archive, Part};
+pub use write::{Done, Pushed, QUARANTINE, Summary, Writer, write};

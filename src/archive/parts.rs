@@ -1,7 +1,7 @@
 //! Part by part: every stage that needs no more than whole prompt groups.
 
 use super::manifest::{TABLES, part_path};
-use super::{Archive, FileEntry, Group};
+use super::{Archive, FileEntry, Part};
 use crate::error::Result;
 use crate::ordered::in_order;
 
@@ -20,7 +20,7 @@ impl Archive {
         self.part_files(part).map(|file| file.bytes).sum()
     }
 
-    /// Reads every part and does `work` on its number and groups, in parallel; hands the results to `take` in order
+    /// Reads every part and does `work` on it, in parallel; hands the results to `take` in order
     /// of parts, on this thread. No more than eight parts are held at once.
     ///
     /// # Errors
@@ -28,10 +28,10 @@ impl Archive {
     /// The first error of `take`, which ends the walk.
     pub fn each_part<T: Send>(
         &self,
-        work: impl Fn(usize, Result<Vec<Group>>) -> T + Sync,
+        work: impl Fn(Result<Part>) -> T + Sync,
         take: impl FnMut(usize, T) -> Result<()>,
     ) -> Result<()> {
         let ahead = AHEAD.min(rayon::current_num_threads());
-        in_order(self.part_count(), ahead, |part| work(part, self.read_part(part)), take)
+        in_order(self.part_count(), ahead, |part| work(self.part(part)), take)
     }
 }

@@ -24,8 +24,8 @@ const PART_BYTES: usize = 16 << 20;
 const PARTS_AT_A_TIME: usize = 4;
 /// Folder of a draft for temporary files; no archive has it.
 pub(super) const SCRATCH: &str = "scratch";
-/// The quarantine within an archive.
-pub(super) const QUARANTINE: &str = "quarantine.jsonl";
+/// Name of the quarantine within an archive.
+pub const QUARANTINE: &str = "quarantine.jsonl";
 
 /// What a [`Writer`] put in place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -7,7 +7,7 @@ use clap::Args;
 use rayon::prelude::*;
 
 use super::ui::{Tone, Ui};
-use crate::archive::{Archive, Group};
+use crate::archive::{Archive, Group, Part};
 use crate::error::{Error, Result};
 use crate::finding::{Code, Finding, Severity};
 use crate::report;
@@ -49,16 +49,22 @@ impl SelectingArgs {
         let total = (0..opened.part_count()).map(|part| opened.part_bytes(part)).sum();
         ui.start_threads(total);
         let bar = ui.progress_of_bytes("select", total);
-        let mut chosen = Vec::new();
+        let (mut chosen, mut known) = (Vec::new(), Vec::new());
         opened.each_part(
-            |_, groups| Ok(self.of_part(groups?, &keep)),
+            |read| {
+                let Part { groups, known } = read?;
+                Ok((self.of_part(groups, &keep), known))
+            },
             |part, done| {
-                chosen.extend(done?);
+                let (of_part, rollouts) = done?;
+                chosen.extend(of_part);
+                known.push(rollouts);
                 bar.inc(opened.part_bytes(part));
                 Ok(())
             },
         )?;
         bar.finish_and_clear();
+        opened.check_content(&known)?;
         if chosen.iter().all(|(_, group, _)| group.rollouts.is_empty()) {
             return Err(Error::nothing(format!("{} holds no rollouts", archive.display()))
                 .help("Look at its quarantine.jsonl, and ingest sources that hold some"));

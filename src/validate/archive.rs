@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::read_data::{Amount, ReadData, Stored};
 use super::{Options, invalid_rollouts, validate};
-use crate::archive::{Archive, Group, Quarantined};
+use crate::archive::{Archive, Group, MANIFEST, QUARANTINE, Quarantined};
 use crate::error::{Error, Kind, Result};
 use crate::finding::{Code, Finding, Location};
 use crate::id::{CaptureKey, GroupId, RolloutId};
@@ -58,43 +58,55 @@ pub fn archive(
     mut take: impl FnMut(Piece) -> Result<()>,
 ) -> Result<()> {
     let files = archive.check_files_between_parts();
+    let told = files.iter().any(|finding| finding.location.file.as_deref() == Some(QUARANTINE));
     take(Piece { findings: files, ..Piece::default() })?;
     let quarantine = match archive.quarantine() {
         Ok(quarantine) => quarantine,
         Err(error) => {
-            // The check of the files has told it.
-            take(unread(error, Vec::new())?)?;
+            // Its bytes may be those of the manifest, and still be no quarantine.
+            let finding = (!told).then(|| corrupt(QUARANTINE, &error));
+            take(unread(error, Vec::from_iter(finding))?)?;
             Vec::new()
         }
     };
     let lost: BTreeSet<&CaptureKey> =
         quarantine.iter().filter_map(|entry| entry.capture_key.as_ref()).collect();
-    let mut owners = BTreeMap::new();
+    let (mut owners, mut known) = (BTreeMap::new(), Vec::new());
     let stored = Stored::new(archive);
     archive.each_part(
-        |number, groups| {
-            let groups = groups?;
-            let mut piece = part(&groups, settings, &stored, &lost);
-            piece.findings.splice(
-                0..0,
-                archive.check_digests(number, &groups, settings.read_data.is_some())?,
-            );
-            Ok(piece)
+        |read| {
+            let read = read?;
+            let mut piece = part(&read.groups, settings, &stored, &lost);
+            let differ = read.check_digests(settings.read_data.is_some());
+            piece.findings.splice(0..0, differ);
+            Ok((piece, read.known))
         },
-        |number, piece| {
-            let mut piece = piece.or_else(|error: Error| {
-                let mut findings = archive.check_part(number);
-                if findings.is_empty() {
-                    findings.push(Finding::new(Code::CorruptFile, error.to_string()));
+        |number, read: Result<_>| {
+            let mut piece = match read {
+                Ok((piece, rollouts)) => {
+                    known.push(rollouts);
+                    piece
                 }
-                unread(error, findings)
-            })?;
+                Err(error) => {
+                    let mut findings = archive.check_part(number);
+                    if findings.is_empty() {
+                        findings.push(Finding::new(Code::CorruptFile, error.to_string()));
+                    }
+                    unread(error, findings)?
+                }
+            };
             tracing::info!(findings = piece.findings.len(), "part {number} is checked");
             piece.bytes = archive.part_bytes(number);
             owners.extend(piece.owners.drain(..));
             take(piece)
         },
     )?;
+    // Of parts that cannot be read, nothing more is to be said.
+    if known.len() == archive.part_count()
+        && let Err(error) = archive.check_content(&known)
+    {
+        take(Piece { findings: vec![corrupt(MANIFEST, &error)], ..Piece::default() })?;
+    }
     if let Some(share) = settings.read_data {
         let mut piece = Piece::default();
         piece.data = stored.read(archive, share, |finding| piece.findings.push(finding))?;
@@ -133,6 +145,11 @@ fn part(
         }
     }
     piece
+}
+
+fn corrupt(file: &str, error: &Error) -> Finding {
+    let at = Location { file: Some(file.to_owned()), ..Location::default() };
+    Finding::new(Code::CorruptFile, error.to_string()).at(at)
 }
 
 /// What cannot be read is no failure of the check.

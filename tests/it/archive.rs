@@ -13,6 +13,7 @@ use forestctl::error::Kind;
 use forestctl::finding::Code;
 use forestctl::id::Digest32;
 use forestctl::ingest;
+use forestctl::validate;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -260,6 +261,32 @@ fn damaged_tables_under_a_matching_manifest_are_errors() {
             }
         }
         fs::write(path.join(&name), &bytes).unwrap();
+    }
+}
+
+/// A quarantine whose bytes are those of the manifest, but that is none.
+#[test]
+fn a_quarantine_that_cannot_be_read_is_a_finding() {
+    let (_home, path) = written(&seed1("staged-v2"));
+    for (text, lines) in [("{", 1), ("\u{fffd}\n", 1), ("", 3)] {
+        fs::write(path.join(archive::QUARANTINE), text).unwrap();
+        forge(&path, |manifest| {
+            manifest.counts.quarantined = lines;
+            let file = manifest.files.iter_mut().find(|f| f.path == archive::QUARANTINE).unwrap();
+            file.bytes = text.len() as u64;
+            file.blake3 = Digest32(*blake3::hash(text.as_bytes()).as_bytes());
+        });
+        let opened = Archive::open(&path).unwrap();
+        let (mut found, mut unread) = (Vec::new(), 0);
+        validate::archive(&opened, &validate::Settings::default(), |piece| {
+            found.extend(piece.findings.into_iter().filter(|f| f.code == Code::CorruptFile));
+            unread += usize::from(piece.unread.is_some());
+            Ok(())
+        })
+        .unwrap();
+        let [finding] = &found[..] else { panic!("{text:?}: {found:?}") };
+        assert_eq!(finding.location.file.as_deref(), Some(archive::QUARANTINE));
+        assert_eq!(unread, 1);
     }
 }
 

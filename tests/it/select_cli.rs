@@ -1,5 +1,6 @@
 //! `select` and `build-rows` as commands: documents, exit codes, and what is written.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -230,4 +231,26 @@ fn nothing_valid_is_nothing_done() {
     assert_eq!(assumed["valid_rollouts"], 18);
     let missing = unknown.run(&["select", "nowhere"]);
     assert_eq!(code(&missing), 2);
+}
+
+/// What an archive says it holds is compared before anything is selected from it.
+#[test]
+fn an_archive_of_other_rollouts_than_it_says_is_not_selected_from() {
+    let place = Place::new("staged-v2", |_| {});
+    let archive = archive::Archive::open(&place.path("run.forest")).unwrap();
+    let mut manifest = archive.manifest().clone();
+    manifest.content = forestctl::id::Digest32([7; 32]);
+    fs::write(place.path("run.forest/archive.json"), manifest.to_text().unwrap()).unwrap();
+    for arguments in [&["select", "run.forest"][..], &["build-rows", "run.forest", "-o", "rows"]] {
+        let output = place.run(arguments);
+        assert_eq!(code(&output), 2, "{arguments:?}");
+        assert!(stderr(&output).contains("content digest"), "{}", stderr(&output));
+    }
+    assert!(!place.path("rows").exists());
+    let output = place.run(&["validate", "run.forest", "--format", "json"]);
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let told = document["findings"].as_array().unwrap().iter();
+    let told: Vec<_> = told.filter(|finding| finding["code"] == "corrupt_file").collect();
+    assert_eq!((code(&output), told.len()), (1, 1));
+    assert_eq!(told[0]["location"]["file"], "archive.json");
 }

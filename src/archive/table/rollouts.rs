@@ -4,11 +4,11 @@ use arrow::datatypes::{Float64Type, UInt32Type};
 use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
 
-use super::columns::Draft;
+use super::columns::{Columns, Draft};
 use super::{Fault, Owner, each};
 use crate::archive::content::Known;
 use crate::archive::{Completeness, Ledger, Rollout, SourceKind};
-use crate::id::{Digest32, GroupId};
+use crate::id::Digest32;
 
 const SOURCES: [(&str, SourceKind); 3] = [
     ("staged", SourceKind::Staged),
@@ -52,28 +52,33 @@ pub(in crate::archive) const KNOWN: [&str; 5] =
 
 /// Identities and digests.
 pub(in crate::archive) fn known(batch: &RecordBatch) -> Result<Vec<Known>, Fault> {
-    let mut known = Vec::with_capacity(batch.num_rows());
+    let mut all = Vec::with_capacity(batch.num_rows());
     each(batch, |row, at| {
-        known.push(Known {
-            group_id: row.text("group_id", at)?.into(),
-            slot: row.number::<UInt32Type>("slot", at)?,
-            rollout_id: row.text("rollout_id", at)?.into(),
-            group_size: row.number::<UInt32Type>("group_size", at)?,
-            digest: row.digest("digest", at)?.ok_or("column digest is null")?,
-        });
+        all.push(known_at(row, at)?);
         Ok(())
     })?;
-    Ok(known)
+    Ok(all)
 }
 
-/// Rollouts without their ledgers and calls, each with its group.
-pub(in crate::archive) fn decode(batch: &RecordBatch) -> Result<Vec<(GroupId, Rollout)>, Fault> {
+fn known_at(row: &Columns<'_>, at: usize) -> Result<Known, Fault> {
+    Ok(Known {
+        group_id: row.text("group_id", at)?.into(),
+        slot: row.number::<UInt32Type>("slot", at)?,
+        rollout_id: row.text("rollout_id", at)?.into(),
+        group_size: row.number::<UInt32Type>("group_size", at)?,
+        digest: row.digest("digest", at)?.ok_or("column digest is null")?,
+    })
+}
+
+/// Rollouts without their ledgers and calls, each with what is known of it.
+pub(in crate::archive) fn decode(batch: &RecordBatch) -> Result<Vec<(Known, Rollout)>, Fault> {
     let mut rollouts = Vec::with_capacity(batch.num_rows());
     each(batch, |row, at| {
+        let known = known_at(row, at)?;
         let rollout = Rollout {
-            rollout_id: row.text("rollout_id", at)?.into(),
-            slot: row.number::<UInt32Type>("slot", at)?,
-            group_size: row.number::<UInt32Type>("group_size", at)?,
+            rollout_id: known.rollout_id.clone(),
+            slot: known.slot,
+            group_size: known.group_size,
             capture_key: row.text("capture_key", at)?.into(),
             reward: row.number_or_null::<Float64Type>("reward", at)?,
             mask_sample: row.flag("mask_sample", at)?.unwrap_or(false),
@@ -83,7 +88,7 @@ pub(in crate::archive) fn decode(batch: &RecordBatch) -> Result<Vec<(GroupId, Ro
             ledger: Ledger::default(),
             calls: Vec::new(),
         };
-        rollouts.push((row.text("group_id", at)?.into(), rollout));
+        rollouts.push((known, rollout));
         Ok(())
     })?;
     Ok(rollouts)
