@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use super::capture::Capture;
 use super::kill::{capture, entries};
 use super::sealed::Sealed;
-use super::{code, forestctl};
+use super::{again, code, forestctl};
 
 const TARGET: &str = "run.forest";
 
@@ -143,16 +143,7 @@ fn a_full_disk_is_told_and_leaves_the_old_archive() {
         eprintln!("skipped: no namespace to mount a small disk in (unshare --user --mount)");
         return;
     }
-    let name = std::thread::current().name().unwrap().to_owned();
-    let output = namespace(&format!("{mount} && exec \"$@\""))
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", &name, "--nocapture"])
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
-    assert!(text.contains("1 passed"), "{text}");
-    println!("{text}");
+    again(&mut namespace(&format!("{mount} && exec \"$@\"")));
 }
 
 /// A limit on the size of files, as `ulimit -f` sets it, in blocks of 512 bytes.

@@ -25,6 +25,17 @@ fn forestctl(home: &Path, args: &[impl AsRef<OsStr>]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_forestctl")).args(args).current_dir(home).output().unwrap()
 }
 
+/// Runs the test that calls it once more, behind `command`, which ends in what it starts.
+fn again(command: &mut Command) {
+    let name = std::thread::current().name().unwrap().to_owned();
+    command.arg(std::env::current_exe().unwrap()).args(["--exact", &name, "--nocapture"]);
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("1 passed"), "{text}");
+    println!("{text}");
+}
+
 fn code(output: &Output) -> i32 {
     output.status.code().unwrap_or_else(|| panic!("ended by a signal: {output:?}"))
 }
