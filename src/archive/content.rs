@@ -15,7 +15,7 @@ pub struct Known {
     pub rollout_id: RolloutId,
     /// Slots that the group is said to have.
     pub group_size: u32,
-    /// [`digest`] of everything else.
+    /// BLAKE3 of everything else, as `docs/format.md` describes it.
     pub digest: Digest32,
 }
 
