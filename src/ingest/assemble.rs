@@ -1,5 +1,7 @@
 //! The second pass: everything that one prompt group holds is read, and becomes values.
 
+use std::path::PathBuf;
+
 use rayon::prelude::*;
 
 use super::gym_store;
@@ -16,7 +18,7 @@ use super::texts::{LineRef, Texts};
 use crate::archive::{Group, Origin, Rollout, SourceForm};
 use crate::error::Result;
 use crate::finding::{Code, Finding};
-use crate::id::CaptureKey;
+use crate::id::{CaptureKey, Digest32};
 
 /// A group, and what reading it brought to light.
 #[derive(Debug)]
@@ -24,6 +26,8 @@ pub(super) struct Assembled {
     pub group: Group,
     pub findings: Vec<Finding>,
     pub quarantine: Quarantine,
+    /// BLAKE3 of files that were read whole.
+    pub hashes: Vec<(PathBuf, Digest32)>,
 }
 
 /// Reads one group.
@@ -32,18 +36,20 @@ pub(super) fn group(planned: PlannedGroup, texts: &Texts) -> Result<Assembled> {
     let read: Vec<_> = rollouts
         .into_par_iter()
         .map(|planned| {
-            let mut reader = Reader { texts, quarantine: Quarantine::default() };
+            let mut reader = Reader::new(texts);
             let rollout = reader.rollout(planned)?;
-            Ok((rollout, reader.quarantine))
+            Ok((rollout, reader))
         })
         .collect::<Result<_>>()?;
     let mut assembled = Assembled {
         group: Group { group_id, rollouts: Vec::new() },
         findings: Vec::new(),
         quarantine: Quarantine::default(),
+        hashes: Vec::new(),
     };
-    for (rollout, quarantine) in read {
-        assembled.quarantine.extend(quarantine);
+    for (rollout, reader) in read {
+        assembled.quarantine.extend(reader.quarantine);
+        assembled.hashes.extend(reader.hashes);
         if let Some((rollout, findings)) = rollout {
             assembled.group.rollouts.push(rollout);
             assembled.findings.extend(findings);
@@ -55,9 +61,14 @@ pub(super) fn group(planned: PlannedGroup, texts: &Texts) -> Result<Assembled> {
 struct Reader<'a> {
     texts: &'a Texts,
     quarantine: Quarantine,
+    hashes: Vec<(PathBuf, Digest32)>,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    fn new(texts: &'a Texts) -> Self {
+        Self { texts, quarantine: Quarantine::default(), hashes: Vec::new() }
+    }
+
     /// `None` when nothing of it can be read.
     fn rollout(&mut self, planned: PlannedRollout) -> Result<Option<(Rollout, Vec<Finding>)>> {
         let PlannedRollout { rollout_id, slot, group_size, capture_key, .. } = planned;
@@ -141,7 +152,7 @@ impl Reader<'_> {
         }
         for files in &index.stores {
             let mut quarantine = Quarantine::default();
-            let store = gym_store::scope(key, files, &mut quarantine)?;
+            let store = gym_store::scope(key, files, &mut quarantine, &mut self.hashes)?;
             let name = files.iter().flatten().next().map_or("", |file| file.name.as_str());
             self.offer(key, &mut scope, store, quarantine, name);
         }
@@ -200,7 +211,7 @@ impl Reader<'_> {
         let read: Vec<_> = lines
             .par_iter()
             .map(|line| {
-                let mut reader = Reader { texts, quarantine: Quarantine::default() };
+                let mut reader = Reader::new(texts);
                 let parsed = reader.parse(*line, form, &parse)?;
                 Ok((parsed, reader.quarantine))
             })

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rayon::prelude::*;
 
 use super::detect::{Found, stem};
-use super::lines::{Blocks, MAX_LINE, has_content, text, whole};
+use super::lines::{Blocks, MAX_LINE, has_content, is_plain, text, whole};
 use super::quarantine::{Quarantine, Rejected};
 use super::scope::Scope;
 use super::served::{committed, routes_only};
@@ -17,10 +17,12 @@ use crate::archive::{
 };
 use crate::error::{Error, Result};
 use crate::finding::{Code, Finding, Location};
-use crate::id::{CallId, CaptureKey};
+use crate::id::{CallId, CaptureKey, Digest32};
 use crate::wire::builder::{LinkNote, ResolvedCall, resolve_parents};
 use crate::wire::fingerprint::check_version;
-use crate::wire::{self, StoreFault, StoreSnapshot, TokenEntry, read_store};
+use crate::wire::{
+    self, RecordError, StoreFault, StoreReader, StoreSnapshot, TokenEntry, read_store,
+};
 
 /// Largest store of one scope, in bytes after decompression.
 const MAX_STORE: usize = 2 << 30;
@@ -67,34 +69,33 @@ pub(super) fn stores(found: &[Found]) -> Result<Vec<(CaptureKey, StoreFiles)>> {
     Ok(keyed.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
 }
 
-/// Reads the store of one scope.
+/// Reads the store of one scope. Files of which every byte was read go to `hashes`.
 pub(super) fn scope(
     key: &CaptureKey,
     files: &StoreFiles,
     quarantine: &mut Quarantine,
+    hashes: &mut Vec<(PathBuf, Digest32)>,
 ) -> Result<Scope> {
     let mut lost = false;
-    let mut bytes: [Option<Vec<u8>>; 4] = Default::default();
-    for (at, file) in files.iter().enumerate() {
+    let mut siblings: [Option<Vec<u8>>; 3] = Default::default();
+    for (file, bytes) in files[1..].iter().zip(&mut siblings) {
         let Some(file) = file else { continue };
-        match whole(&file.path, if at == 0 { MAX_STORE } else { MAX_LINE })? {
-            Ok(content) => bytes[at] = Some(content),
+        match whole(&file.path, MAX_LINE)? {
+            Ok(content) => *bytes = Some(content),
             Err(why) => {
                 quarantine.file(&file.name, why.into());
                 lost = true;
             }
         }
     }
-    let [tokens, intents, marker, state] = &bytes;
-    let snapshot = read_store(
-        key.as_str(),
-        wire::StoreFiles {
-            tokens: tokens.as_deref(),
-            intents: intents.as_deref(),
-            marker: marker.as_deref(),
-            state: state.as_deref(),
-        },
-    );
+    let [intents, marker, state] = &siblings;
+    let mut store = StoreReader::new(key.as_str(), state.as_deref());
+    if let Some(file) = &files[0] {
+        let hash = read_lines(file, &mut store, quarantine)?;
+        lost |= hash.is_none();
+        hashes.extend(hash.flatten().map(|hash| (file.path.clone(), hash)));
+    }
+    let snapshot = store.finish(intents.as_deref(), marker.as_deref());
     let name = |file: Option<&Found>| file.map_or_else(String::new, |file| file.name.clone());
     let first = name(files.iter().flatten().next());
     let origins = |line| Origin { file: first.clone(), line };
@@ -102,15 +103,61 @@ pub(super) fn scope(
         key,
         state: files[3].as_ref().map_or_else(|| first.clone(), |file| file.name.clone()),
         origins: &origins,
-        text: tokens.as_deref().unwrap_or_default(),
+        broken: BTreeMap::new(),
         scope: Scope::new(SourceKind::GymStore),
         quarantine,
     };
     reader.read(snapshot);
-    if lost {
-        reader.scope.completeness = Completeness::Incomplete;
+    if let Some(file) = files[0].as_ref().filter(|_| !reader.broken.is_empty()) {
+        reader.show_broken(file)?;
     }
-    Ok(reader.scope)
+    let Reader { mut scope, broken, quarantine, .. } = reader;
+    broken.into_values().for_each(|entry| quarantine.entry(entry));
+    if lost {
+        scope.completeness = Completeness::Incomplete;
+    }
+    Ok(scope)
+}
+
+/// Reads the lines of a store, and tells the BLAKE3 of its file; `Some(None)` for a compressed
+/// one, `None` if not everything could be read.
+fn read_lines(
+    file: &Found,
+    store: &mut StoreReader<'_>,
+    quarantine: &mut Quarantine,
+) -> Result<Option<Option<Digest32>>> {
+    let mut hasher = is_plain(&file.path)?.then(|| Box::new(blake3::Hasher::new()));
+    let mut blocks = Blocks::open(&file.path)?;
+    let mut left = MAX_STORE;
+    let mut next = blocks.next();
+    while let Some(mut block) = next {
+        let broken = block.broken.take();
+        let Some(after) = left.checked_sub(block.bytes.len()) else {
+            let message = format!("it holds more than {MAX_STORE} bytes");
+            quarantine.file(&file.name, Rejected::new(Code::UnreadableSource, message));
+            return Ok(None);
+        };
+        left = after;
+        let read_on = || {
+            if let Some(hasher) = &mut hasher {
+                hasher.update(&block.bytes);
+            }
+            blocks.next()
+        };
+        ((), next) =
+            rayon::join(|| store.add(block.first_line, block.offset, &block.bytes), read_on);
+        if let Some((line, why)) = broken {
+            // What was passed over is not hashed.
+            hasher = None;
+            if why.code == Code::UnreadableSource {
+                quarantine.file(&file.name, why.into());
+                return Ok(None);
+            }
+            store.pass(line, RecordError { code: why.code, field: None, message: why.message });
+        }
+        blocks.reuse(block);
+    }
+    Ok(Some(hasher.map(|hasher| Digest32(*hasher.finalize().as_bytes()))))
 }
 
 /// The entries of one scope that came line by line, without the files beside a store that tell
@@ -125,20 +172,26 @@ pub(super) fn scope_of_entries(
     let text = entries.iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>().join("\n");
     let files = wire::StoreFiles { tokens: Some(text.as_bytes()), ..wire::StoreFiles::default() };
     let snapshot = read_store(key.as_str(), files);
-    let origins = |line: u64| {
+    let entry = |line: u64| {
         let at = usize::try_from(line).ok().and_then(|line| line.checked_sub(1));
-        at.and_then(|at| entries.get(at)).map(|(origin, _)| origin.clone()).unwrap_or_default()
+        at.and_then(|at| entries.get(at))
     };
+    let origins = |line| entry(line).map(|(origin, _)| origin.clone()).unwrap_or_default();
     let mut reader = Reader {
         key,
         state: String::new(),
         origins: &origins,
-        text: text.as_bytes(),
+        broken: BTreeMap::new(),
         scope: Scope::new(SourceKind::GymStore),
         quarantine,
     };
     reader.read(snapshot);
-    reader.scope
+    let Reader { scope, broken, quarantine, .. } = reader;
+    for (line, broken) in broken {
+        let text = entry(line).map_or("", |(_, text)| text);
+        quarantine.entry(broken.text(text));
+    }
+    scope
 }
 
 /// The scope of a store whose file name does not tell it.
@@ -155,7 +208,8 @@ struct Reader<'a> {
     state: String,
     /// Where a line of the store came from.
     origins: &'a dyn Fn(u64) -> Origin,
-    text: &'a [u8],
+    /// What is quarantined by line, as yet without its text.
+    broken: BTreeMap<u64, Quarantined>,
     scope: Scope,
     quarantine: &'a mut Quarantine,
 }
@@ -172,8 +226,8 @@ impl Reader<'_> {
         }
         let (mut lines, mut entries) = (Vec::new(), Vec::new());
         for line in snapshot.entries {
-            let ids = [&line.entry.prompt_token_ids, &line.entry.generation_token_ids];
-            let narrow = ids.into_iter().try_for_each(|ids| all_narrow(ids));
+            let ids: [&[u64]; 2] = [&line.entry.prompt_token_ids, &line.entry.generation_token_ids];
+            let narrow = ids.into_iter().try_for_each(all_narrow);
             let version = check_version(line.entry.fingerprint_version.unwrap_or(0));
             match narrow.and(version.map_err(Rejected::from)) {
                 Ok(()) => {
@@ -225,12 +279,22 @@ impl Reader<'_> {
     }
 
     fn quarantine_line(&mut self, line: u64, code: Code, message: String) {
-        let text = self.text.split(|&b| b == b'\n').nth(line.saturating_sub(1) as usize);
-        let text = String::from_utf8_lossy(text.unwrap_or_default());
         let origin = (self.origins)(line);
-        let mut entry = Quarantined::new(origin.file, Some(origin.line), code, message).text(&text);
+        let mut entry = Quarantined::new(origin.file, Some(origin.line), code, message);
         entry.capture_key = Some(self.key.clone());
-        self.quarantine.entry(entry);
+        self.broken.insert(line, entry);
+    }
+
+    /// Reads the lines that are quarantined once more, to show their text.
+    fn show_broken(&mut self, file: &Found) -> Result<()> {
+        for block in Blocks::open(&file.path)? {
+            for (number, text) in (block.first_line..).zip(block.bytes.split(|&b| b == b'\n')) {
+                if let Some(entry) = self.broken.get_mut(&number) {
+                    *entry = entry.clone().text(&String::from_utf8_lossy(text));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// A call that is archived and cannot be trusted: the failure in the ledger masks its rollout.

@@ -190,7 +190,7 @@ impl Index {
         let mut hasher = (!spilled).then(|| Box::new(blake3::Hasher::new()));
         let mut blocks = Blocks::open(&file.path)?;
         let mut next = blocks.next();
-        while let Some(block) = next {
+        while let Some(mut block) = next {
             let work = || {
                 let lines: Vec<Line<'_>> = block.lines().collect();
                 let seen = lines.into_par_iter().map(|line| {
@@ -229,13 +229,14 @@ impl Index {
                     }
                 }
             }
-            if let Some((number, why)) = block.broken {
+            if let Some((number, why)) = block.broken.take() {
                 let origin = Origin { file: file.name.clone(), line: number };
                 quarantine.line(&origin, file.form, "", why.into());
                 // What was passed over is not hashed here.
                 hasher = None;
             }
             progress(block.bytes.len() as u64);
+            blocks.reuse(block);
             next = following;
         }
         if let Some(hasher) = hasher {

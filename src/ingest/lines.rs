@@ -105,6 +105,8 @@ pub struct Blocks {
     limit: usize,
     /// Bytes after the last whole line.
     rest: Vec<u8>,
+    /// Memory of a block that is done with.
+    spare: Vec<u8>,
     /// Where `rest` begins, and its line.
     offset: u64,
     line: u64,
@@ -118,13 +120,30 @@ impl Blocks {
     }
 
     fn new(inner: Box<dyn Read + Send>, block: usize, limit: usize) -> Self {
-        Self { inner, block, limit, rest: Vec::new(), offset: 0, line: 1, ended: false }
+        Self {
+            inner,
+            block,
+            limit,
+            rest: Vec::new(),
+            spare: Vec::new(),
+            offset: 0,
+            line: 1,
+            ended: false,
+        }
+    }
+
+    /// Takes back the memory of a block for the next one.
+    pub fn reuse(&mut self, block: Block) {
+        self.spare = block.bytes;
     }
 
     /// Takes all of `rest` that is whole lines.
     fn take(&mut self, end: usize) -> Block {
-        let rest = self.rest.split_off(end);
-        let bytes = std::mem::replace(&mut self.rest, rest);
+        let mut rest = std::mem::take(&mut self.spare);
+        rest.clear();
+        rest.extend_from_slice(&self.rest[end..]);
+        let mut bytes = std::mem::replace(&mut self.rest, rest);
+        bytes.truncate(end);
         let block = Block { offset: self.offset, first_line: self.line, bytes, broken: None };
         self.offset += end as u64;
         self.line += memchr::memchr_iter(b'\n', &block.bytes).count() as u64;
@@ -133,6 +152,7 @@ impl Blocks {
 
     /// Reads up to `limit` more bytes into `rest`; true at the end of the file.
     fn fill(&mut self, limit: usize) -> std::io::Result<bool> {
+        self.rest.reserve(limit);
         let read = self.inner.by_ref().take(limit as u64).read_to_end(&mut self.rest)?;
         Ok(read < limit)
     }

@@ -21,8 +21,9 @@ mod tensors;
 mod texts;
 mod trace;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -105,13 +106,23 @@ impl Sources {
         self.groups.iter().map(PlannedGroup::weight).sum()
     }
 
-    /// What tells these sources from others: name, kind and content of every file.
-    pub fn fingerprint(&mut self) -> Result<Digest32> {
+    /// What tells these sources from others: name and kind of every file, and its content where
+    /// that was read already, or else what the file system says of its last change.
+    ///
+    /// # Errors
+    ///
+    /// A file that is gone.
+    pub fn fingerprint(&self) -> Result<Digest32> {
         let mut hasher = blake3::Hasher::new();
-        for file in self.files()? {
-            let text = serde_json::to_vec(&file)
-                .map_err(|e| Error::format("cannot write JSON").because(e))?;
-            hasher.update(&(text.len() as u64).to_le_bytes()).update(&text);
+        for (at, file) in (0u32..).zip(self.texts.sources()) {
+            let state = match self.hashes.get(&at) {
+                Some(hash) => hash.to_string(),
+                None => {
+                    last_change(&file.path).map_err(|e| Error::io("cannot read", &file.path, e))?
+                }
+            };
+            let text = format!("{}\0{:?}\0{}\0{state}", file.name, file.form, file.bytes);
+            hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
         }
         Ok(Digest32(*hasher.finalize().as_bytes()))
     }
@@ -151,7 +162,9 @@ impl Sources {
         };
         let batches = batches(groups.into_iter().enumerate().filter(wanted));
         let (texts, sidecars) = (&self.texts, &self.sidecars);
-        let quarantine = &mut self.quarantine;
+        let (quarantine, hashes) = (&mut self.quarantine, &mut self.hashes);
+        let source_of: HashMap<&Path, u32> =
+            texts.sources().map(|file| file.path.as_path()).zip(0u32..).collect();
         let assemble = |batch: usize| -> Result<Vec<_>> {
             let batch = batches[batch].lock().unwrap_or_else(PoisonError::into_inner).take();
             let assemble = |(index, group): (usize, PlannedGroup)| {
@@ -169,6 +182,11 @@ impl Sources {
                 let remarked = !read.findings.is_empty() || !read.quarantine.is_empty();
                 quarantine.extend(read.quarantine);
                 findings.extend(read.findings);
+                let read_whole = read.hashes.iter();
+                hashes.extend(
+                    read_whole
+                        .filter_map(|(path, hash)| Some((*source_of.get(path.as_path())?, *hash))),
+                );
                 captured |= read.group.rollouts.iter().any(|rollout| {
                     !rollout.calls.is_empty()
                         || !rollout.ledger.attempted.is_empty()
@@ -259,6 +277,14 @@ fn nothing<'a>(found: impl Iterator<Item = &'a Found>) -> Error {
         "Give a folder with staged*.jsonl, receipts*.jsonl and rollouts*.jsonl, a Gym store \
          (*.tokens.jsonl), or rollouts whose output items carry token arrays",
     )
+}
+
+/// Device, inode, and the times of the last change of content and of the inode itself.
+fn last_change(path: &Path) -> std::io::Result<String> {
+    let meta = std::fs::metadata(path)?;
+    let (modified, changed) =
+        ((meta.mtime(), meta.mtime_nsec()), (meta.ctime(), meta.ctime_nsec()));
+    Ok(format!("{} {} {modified:?} {changed:?}", meta.dev(), meta.ino()))
 }
 
 fn hash(found: &Found) -> Result<Digest32> {

@@ -7,11 +7,10 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::digits;
 use super::fields::RecordError;
 use super::json::Json;
 use super::lax::{Flag, Float, Int, Items, Logprobs, Maybe, Raw, Resolution, Text, Tokens};
-use super::scan;
+use super::prompt::Prompt;
 use crate::finding::Code;
 use crate::id::Digest32;
 
@@ -43,7 +42,7 @@ pub struct TokenEntry {
     /// Model that was asked.
     pub model: String,
     /// `[prompt]`: the whole prompt, or its suffix after the parent when `prompt_is_delta`.
-    pub prompt_token_ids: Vec<u64>,
+    pub prompt_token_ids: Prompt,
     /// `[generation]`
     pub generation_token_ids: Vec<u64>,
     /// `[generation]`; NaN where the line holds null.
@@ -104,76 +103,10 @@ impl TokenEntry {
         }
     }
 
-    /// Reads the lines of a store, in order. Fast where a prompt begins with the prompt of the
-    /// line before, as those of a growing conversation do: that text is compared, not read again.
-    pub(super) fn parse_lines<'a>(
-        lines: impl ExactSizeIterator<Item = &'a [u8]>,
-    ) -> Vec<Result<Self, RecordError>> {
-        let mut entries: Vec<Result<Self, RecordError>> = Vec::with_capacity(lines.len());
-        // Items of the last prompt that was read fast, and whose it is.
-        let mut known: (&[u8], usize) = (&[], 0);
-        for line in lines {
-            let before = entries.get(known.1).and_then(|entry| entry.as_ref().ok());
-            let before = before.map_or(&[][..], |entry| &entry.prompt_token_ids);
-            let entry = match Self::parse_fast(line, known.0, before) {
-                Some((entry, items)) => {
-                    known = (items, entries.len());
-                    Ok(entry)
-                }
-                None => text(line).and_then(Self::parse),
-            };
-            entries.push(entry);
-        }
-        entries
-    }
-
-    /// An entry and the text of its prompt's items; `None` for a line that is not spelled as the
-    /// usual writers do, or is wrong: in what words, the line as a whole decides. `tokens` are
-    /// what the text `known` spells.
-    fn parse_fast<'a>(line: &'a [u8], known: &[u8], tokens: &[u64]) -> Option<(Self, &'a [u8])> {
-        let (before, prompt, after) = prompt_of(line)?;
-        let items = prompt.strip_prefix(b"[")?.strip_suffix(b"]")?;
-        let more = items.strip_prefix(known).filter(|_| !known.is_empty());
-        let (tokens, rest) = match more {
-            Some([]) => (tokens, &[][..]),
-            Some([b',', b' ', rest @ ..] | [b',', rest @ ..]) => (tokens, rest),
-            _ => (&[][..], items),
-        };
-        let mut prompt = Vec::with_capacity(tokens.len() + rest.len() / 3 + 1);
-        prompt.extend_from_slice(tokens);
-        digits::items(rest, &mut prompt)?;
-        let mut entry = Self::parse(text(&[before, b"[]", after].concat()).ok()?).ok()?;
-        entry.prompt_token_ids = prompt;
-        Some((entry, items))
-    }
-
     /// The stamped digest as bytes; `None` when absent or not 64 lowercase hex digits.
     pub fn stamped_digest(&self) -> Option<Digest32> {
         self.digest.as_deref().and_then(Digest32::parse)
     }
-}
-
-fn text(line: &[u8]) -> Result<&str, RecordError> {
-    std::str::from_utf8(line).map_err(|error| RecordError {
-        code: Code::MalformedJson,
-        field: None,
-        message: format!("not UTF-8: {error}"),
-    })
-}
-
-/// The prompt of a line, and the text before and behind it.
-fn prompt_of(line: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
-    let mut prompts = scan::members(line)?.into_iter().filter(|(key, _)| {
-        // A key with an escape may be any key.
-        *key == b"prompt_token_ids" || memchr::memchr(b'\\', key).is_some()
-    });
-    let (key, prompt) = prompts.next().filter(|_| prompts.next().is_none())?;
-    let start = prompt.as_ptr() as usize - line.as_ptr() as usize;
-    (key == b"prompt_token_ids").then(|| {
-        let (before, rest) = line.split_at(start);
-        let (prompt, after) = rest.split_at(prompt.len());
-        (before, prompt, after)
-    })
 }
 
 /// A parsed line before the rules that span fields.
@@ -315,7 +248,7 @@ impl<'de> Visitor<'de> for EntrySeed<'_> {
                 "model" => entry.model = read!("model", Text),
                 "prompt_token_ids" => {
                     entry.prompt_token_ids =
-                        read!("prompt_token_ids", Tokens(&context.out_of_range));
+                        read!("prompt_token_ids", Tokens(&context.out_of_range)).into();
                 }
                 "generation_token_ids" => {
                     entry.generation_token_ids =
@@ -364,57 +297,5 @@ impl<'de> Visitor<'de> for EntrySeed<'_> {
         }
         let missing = REQUIRED.iter().zip(seen).find(|(_, seen)| !seen).map(|(&name, _)| name);
         Ok(Draft { schema_version, token_item_index, missing, entry })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::collection::vec;
-    use proptest::prelude::*;
-
-    use super::*;
-
-    /// Spellings of one id, most of them plain.
-    fn id() -> impl Strategy<Value = String> {
-        prop_oneof![
-            20 => (0u64..200_000).prop_map(|id| id.to_string()),
-            1 => any::<u64>().prop_map(|id| id.to_string()),
-            1 => prop_oneof![
-                Just("-0"), Just("01"), Just("1.0"), Just("1e2"), Just("-1"), Just("null"),
-                Just("\"7\""), Just("true"), Just(""), Just("]"), Just("[1]"), Just(" 5 "),
-                Just("99999999999999999999999"),
-            ].prop_map(str::to_owned),
-        ]
-    }
-
-    fn line(prompt: &[String], separator: &str, twist: u8) -> String {
-        let prompt = prompt.join(separator);
-        let key = if twist == 1 { "prompt_token_id\\u0073" } else { "prompt_token_ids" };
-        let again = if twist == 2 { ",\"prompt_token_ids\":[1]" } else { "" };
-        let end = if twist == 3 { "" } else { "}" };
-        let space = if twist == 4 { " " } else { "" };
-        format!(
-            "{{\"rollout_id\":\"r\",\"model_call_id\":\"c\",\"{key}\":{space}[{prompt}{space}],\
-             \"generation_token_ids\":[1],\"generation_log_probs\":[-0.5]{again}{end}"
-        )
-    }
-
-    proptest! {
-        /// Prompts that grow, shrink, branch and repeat say what each line says by itself.
-        #[test]
-        fn lines_of_a_store_are_read_as_each_by_itself(
-            ids in vec(id(), 1..12),
-            cuts in vec((0usize..12, prop_oneof![4 => Just(0u8), 1 => 1u8..5], any::<bool>()), 1..8),
-        ) {
-            let lines: Vec<String> = cuts
-                .iter()
-                .map(|&(cut, twist, wide)| {
-                    line(&ids[..cut.min(ids.len())], if wide { ", " } else { "," }, twist)
-                })
-                .collect();
-            let read = TokenEntry::parse_lines(lines.iter().map(String::as_bytes));
-            let alone: Vec<_> = lines.iter().map(|line| TokenEntry::parse(line)).collect();
-            prop_assert_eq!(read, alone);
-        }
     }
 }

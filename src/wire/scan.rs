@@ -1,11 +1,29 @@
 //! Who a line speaks of, told without reading what it says.
 
-/// The members of the JSON object on a line, as spans of its text; `None` where the line is not
-/// an object that this quick look can follow.
+/// A member of an object, as spans of its text.
+#[derive(Clone, Copy, Debug)]
+pub struct Member<'a> {
+    /// Between the quotes.
+    pub key: &'a [u8],
+    /// The whole value.
+    pub value: &'a [u8],
+    /// The value is a list whose items begin with the known ones.
+    pub passed: bool,
+}
+
+/// The members of the JSON object on a line, keys and values as spans of its text; `None` where
+/// the line is not an object that this quick look can follow.
 ///
 /// Nothing is judged here. What a value holds is skipped over, not read, so a line that is no
 /// JSON may still give members; the full parser has the last word on it.
 pub fn members(line: &[u8]) -> Option<Vec<(&[u8], &[u8])>> {
+    let members = members_past(line, &[])?.into_iter();
+    Some(members.map(|member| (member.key, member.value)).collect())
+}
+
+/// The same for a line of which a list may begin with `known` items, the text of plain numbers:
+/// they are compared, and not looked at one by one.
+pub fn members_past<'a>(line: &'a [u8], known: &[u8]) -> Option<Vec<Member<'a>>> {
     let mut rest = line.trim_ascii().strip_prefix(b"{")?.trim_ascii_start();
     let mut members = Vec::new();
     if rest == b"}" {
@@ -15,9 +33,9 @@ pub fn members(line: &[u8]) -> Option<Vec<(&[u8], &[u8])>> {
         let key;
         (key, rest) = string(rest)?;
         rest = rest.trim_ascii_start().strip_prefix(b":")?.trim_ascii_start();
-        let value;
-        (value, rest) = value_of(rest)?;
-        members.push((key, value));
+        let (value, passed);
+        (value, passed, rest) = value_of(rest, known)?;
+        members.push(Member { key, value, passed });
         rest = rest.trim_ascii_start();
         match rest.split_first()? {
             (b',', after) => rest = after.trim_ascii_start(),
@@ -49,25 +67,27 @@ fn string(text: &[u8]) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// The value at the start, and what follows it.
-fn value_of(text: &[u8]) -> Option<(&[u8], &[u8])> {
-    let rest = match text.first()? {
-        b'"' => string(text)?.1,
-        b'[' | b'{' => nested(text)?,
-        _ => &text[memchr::memchr2(b',', b'}', text)?..],
+/// The value at the start, whether it begins with the known items, and what follows it.
+fn value_of<'a>(text: &'a [u8], known: &[u8]) -> Option<(&'a [u8], bool, &'a [u8])> {
+    let (rest, passed) = match text.first()? {
+        b'"' => (string(text)?.1, false),
+        b'[' | b'{' => nested(text, known)?,
+        _ => (&text[memchr::memchr2(b',', b'}', text)?..], false),
     };
-    Some((&text[..text.len() - rest.len()], rest))
+    Some((&text[..text.len() - rest.len()], passed, rest))
 }
 
-/// What follows the list or object at the start.
-fn nested(text: &[u8]) -> Option<&[u8]> {
+/// What follows the list or object at the start, and whether it begins with the known items.
+fn nested<'a>(text: &'a [u8], known: &[u8]) -> Option<(&'a [u8], bool)> {
     // A list of numbers, by far the most of a capture, holds no bracket and no quote.
     let flat = text[0] == b'['
         && text[1..].trim_ascii_start().first().is_some_and(|b| b.is_ascii_digit() || *b == b'-');
+    let passed = flat && !known.is_empty() && text[1..].starts_with(known);
     if flat {
-        let end = memchr::memchr3(b']', b'"', b'[', &text[1..])? + 1;
+        let start = if passed { 1 + known.len() } else { 1 };
+        let end = memchr::memchr3(b']', b'"', b'[', &text[start..])? + start;
         if text[end] == b']' {
-            return Some(&text[end + 1..]);
+            return Some((&text[end + 1..], passed));
         }
     }
     let mut depth = 0usize;
@@ -84,7 +104,7 @@ fn nested(text: &[u8]) -> Option<&[u8]> {
         }
         rest = &rest[at + 1..];
         if depth == 0 {
-            return Some(rest);
+            return Some((rest, passed));
         }
     }
 }

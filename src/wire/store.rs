@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use rayon::prelude::*;
 
 use super::digest::line_digest;
+use super::entries::{EntryDraft, EntryReader};
 use super::entry::TokenEntry;
 use super::fields::RecordError;
 use crate::archive::Completeness;
@@ -243,98 +244,168 @@ pub fn is_store_id(id: &str) -> bool {
 /// Reads the files of the scope `scope` (the `<id>` of their names). Never fails: what is wrong is in
 /// [`faults`](StoreSnapshot::faults), and every line that can be read is read.
 pub fn read_store(scope: &str, files: StoreFiles<'_>) -> StoreSnapshot {
-    let mut snapshot = StoreSnapshot::default();
-    if let Some(bytes) = files.state {
-        snapshot.state = StoreState::parse(bytes);
-        if snapshot.state.is_none() {
-            snapshot.faults.push(StoreFault::State);
-        }
-    }
-    let state = snapshot.state.clone().unwrap_or_default();
-    if state.retired {
-        snapshot.faults.push(StoreFault::Retired);
-    }
-    let tokens = files.tokens.unwrap_or_default();
-    let (indexed, size) = (state.indexed_size.unwrap_or(0), tokens.len() as u64);
-    if indexed > size {
-        snapshot.faults.push(StoreFault::IndexBeyondFile { indexed, size });
-    }
-    read_lines(scope, tokens, &state, &mut snapshot);
-
-    let has: BTreeSet<&str> =
-        snapshot.entries.iter().map(|line| line.entry.model_call_id.as_str()).collect();
-    snapshot.intents = files.intents.map(|bytes| {
-        let mut seen = BTreeSet::new();
-        let intents = names(bytes).into_iter().filter(|call| !call.is_empty());
-        intents.filter(|call| seen.insert(call.clone())).collect()
-    });
-    let indexed = state.entry_digests.keys().filter(|call| !has.contains(call.as_str()));
-    snapshot.lost_calls = indexed.cloned().collect();
-    let intents = snapshot.intents.iter().flatten();
-    snapshot.dangling_intents =
-        intents.filter(|call| !has.contains(call.as_str())).cloned().collect();
-    snapshot.marked = files.marker.map(names).unwrap_or_default();
-    snapshot
+    let mut reader = StoreReader::new(scope, files.state);
+    reader.add(1, 0, files.tokens.unwrap_or_default());
+    reader.finish(files.intents, files.marker)
 }
 
-fn read_lines(scope: &str, tokens: &[u8], state: &StoreState, snapshot: &mut StoreSnapshot) {
-    let indexed_size = state.indexed_size.unwrap_or(0);
-    let mut first_line_of: HashMap<String, Digest32> = HashMap::new();
-    let lines = lines(tokens);
-    let last_line = lines.last().map(|(line, ..)| *line);
-    let parse = || TokenEntry::parse_lines(lines.iter().map(|(.., text)| *text));
-    let digest = || -> Vec<_> { lines.par_iter().map(|(.., text)| line_digest(text)).collect() };
-    let (entries, digests) = rayon::join(parse, digest);
-    for (((line, offset, _), entry), line_digest) in lines.iter().zip(entries).zip(digests) {
-        let (line, offset) = (*line, *offset);
-        let entry = match entry {
-            Ok(entry) => entry,
-            Err(error) => {
-                let last = last_line == Some(line);
-                let torn = last && offset >= indexed_size && error.code == Code::MalformedJson;
-                snapshot.faults.push(match torn {
-                    true => StoreFault::TornTail { line, bytes: tokens.len() as u64 - offset },
-                    false => StoreFault::Line { line, error },
-                });
-                continue;
+/// Reads a store block by block, so that no more than its tokens is ever in memory.
+#[derive(Debug)]
+pub struct StoreReader<'a> {
+    scope: &'a str,
+    /// Of an empty state, if there is none.
+    state: StoreState,
+    snapshot: StoreSnapshot,
+    reader: EntryReader,
+    /// Entries in order, each with its line and digest.
+    drafts: Vec<(u64, EntryDraft, Digest32, IndexedAs)>,
+    first_line_of: HashMap<String, Digest32>,
+    /// Where the last block ended.
+    end: u64,
+    /// Where the last line begins, if it cannot be read.
+    last: Option<u64>,
+    /// Not every byte was seen.
+    passed: bool,
+}
+
+impl<'a> StoreReader<'a> {
+    /// A reader of the scope `scope`, whose state file says `state`.
+    pub fn new(scope: &'a str, state: Option<&[u8]>) -> Self {
+        let mut snapshot = StoreSnapshot::default();
+        if let Some(bytes) = state {
+            snapshot.state = StoreState::parse(bytes);
+            if snapshot.state.is_none() {
+                snapshot.faults.push(StoreFault::State);
             }
-        };
+        }
+        let state = snapshot.state.clone().unwrap_or_default();
+        if state.retired {
+            snapshot.faults.push(StoreFault::Retired);
+        }
+        Self {
+            scope,
+            state,
+            snapshot,
+            reader: EntryReader::default(),
+            drafts: Vec::new(),
+            first_line_of: HashMap::new(),
+            end: 0,
+            last: None,
+            passed: false,
+        }
+    }
+
+    /// Reads the next whole lines of `.tokens.jsonl`: `first_line` is one-based, and `offset`
+    /// where it begins.
+    pub fn add(&mut self, first_line: u64, offset: u64, block: &[u8]) {
+        self.end = offset + block.len() as u64;
+        let lines = lines(first_line, offset, block);
+        let parse = |reader: &mut EntryReader| reader.read(lines.iter().map(|(.., text)| *text));
+        let digest =
+            || -> Vec<_> { lines.par_iter().map(|(.., text)| line_digest(text)).collect() };
+        let (drafts, digests) = rayon::join(|| parse(&mut self.reader), digest);
+        for (((line, offset, _), draft), digest) in lines.iter().zip(drafts).zip(digests) {
+            self.last = None;
+            match draft {
+                Ok(draft) => self.entry(*line, *offset, draft, digest),
+                Err(error) => {
+                    self.last = Some(*offset);
+                    self.snapshot.faults.push(StoreFault::Line { line: *line, error });
+                }
+            }
+        }
+    }
+
+    /// Passes over a line of which nothing is known but why it cannot be read.
+    pub fn pass(&mut self, line: u64, error: RecordError) {
+        self.last = None;
+        self.passed = true;
+        self.snapshot.faults.push(StoreFault::Line { line, error });
+    }
+
+    fn entry(&mut self, line: u64, offset: u64, draft: EntryDraft, line_digest: Digest32) {
+        let indexed_size = self.state.indexed_size.unwrap_or(0);
+        let faults = &mut self.snapshot.faults;
+        let entry = draft.entry();
         let call_id = || entry.model_call_id.clone();
-        let index = match state.entry_digests.get(&entry.model_call_id) {
+        let index = match self.state.entry_digests.get(&entry.model_call_id) {
             None => IndexedAs::Unlisted,
             Some(digest) if *digest == line_digest.to_string() => IndexedAs::Same,
             Some(_) => IndexedAs::Different,
         };
-        let first = first_line_of.entry(call_id()).or_insert(line_digest);
+        let first = self.first_line_of.entry(call_id()).or_insert(line_digest);
         let conflicts = *first != line_digest;
         match (index, offset < indexed_size) {
             (IndexedAs::Same, true) => {}
             (IndexedAs::Different | IndexedAs::Unlisted, true) => {
-                snapshot.faults.push(StoreFault::ChangedLine { line, call_id: call_id() });
+                faults.push(StoreFault::ChangedLine { line, call_id: call_id() });
             }
             (IndexedAs::Different, false) => {
-                snapshot.faults.push(StoreFault::ConflictingLines { line, call_id: call_id() });
+                faults.push(StoreFault::ConflictingLines { line, call_id: call_id() });
             }
             _ if conflicts => {
-                snapshot.faults.push(StoreFault::ConflictingLines { line, call_id: call_id() });
+                faults.push(StoreFault::ConflictingLines { line, call_id: call_id() });
             }
             _ => {}
         }
-        if entry.rollout_id != scope {
-            let scope = entry.rollout_id.clone();
-            snapshot.faults.push(StoreFault::ForeignScope { line, scope });
+        if entry.rollout_id != self.scope {
+            faults.push(StoreFault::ForeignScope { line, scope: entry.rollout_id.clone() });
         }
-        snapshot.entries.push(StoreEntry { line, entry, line_digest, index });
+        self.drafts.push((line, draft, line_digest, index));
+    }
+
+    /// The whole store, with what its other files say.
+    pub fn finish(mut self, intents: Option<&[u8]>, marker: Option<&[u8]>) -> StoreSnapshot {
+        let indexed_size = self.state.indexed_size.unwrap_or(0);
+        let mut snapshot = self.snapshot;
+        if let Some(offset) = self.last
+            && offset >= indexed_size
+            && let Some(StoreFault::Line { line, error }) = snapshot.faults.last()
+            && error.code == Code::MalformedJson
+        {
+            let torn = StoreFault::TornTail { line: *line, bytes: self.end - offset };
+            snapshot.faults.pop();
+            snapshot.faults.push(torn);
+        }
+        if indexed_size > self.end && !self.passed {
+            let fault = StoreFault::IndexBeyondFile { indexed: indexed_size, size: self.end };
+            let of_state =
+                |fault: &&StoreFault| matches!(fault, StoreFault::State | StoreFault::Retired);
+            let at = snapshot.faults.iter().take_while(of_state).count();
+            snapshot.faults.insert(at, fault);
+        }
+        let prompts = self.reader.finish();
+        let entries = self.drafts.drain(..).map(|(line, draft, line_digest, index)| StoreEntry {
+            line,
+            entry: draft.finish(&prompts),
+            line_digest,
+            index,
+        });
+        snapshot.entries = entries.collect();
+        let has: BTreeSet<&str> =
+            snapshot.entries.iter().map(|line| line.entry.model_call_id.as_str()).collect();
+        snapshot.intents = intents.map(|bytes| {
+            let mut seen = BTreeSet::new();
+            let intents = names(bytes).into_iter().filter(|call| !call.is_empty());
+            intents.filter(|call| seen.insert(call.clone())).collect()
+        });
+        let indexed = self.state.entry_digests.keys().filter(|call| !has.contains(call.as_str()));
+        snapshot.lost_calls = indexed.cloned().collect();
+        let intents = snapshot.intents.iter().flatten();
+        snapshot.dangling_intents =
+            intents.filter(|call| !has.contains(call.as_str())).cloned().collect();
+        snapshot.marked = marker.map(names).unwrap_or_default();
+        snapshot
     }
 }
 
-/// Lines that are not blank: number, offset and text.
-fn lines(tokens: &[u8]) -> Vec<(u64, u64, &[u8])> {
+/// Lines that are not blank: number, offset in the file, and text.
+fn lines(first_line: u64, offset: u64, block: &[u8]) -> Vec<(u64, u64, &[u8])> {
     let mut start = 0;
-    let ends = memchr::memchr_iter(b'\n', tokens).chain(std::iter::once(tokens.len()));
-    let lines = (1..).zip(ends).map(|(line, end)| {
-        let offset = std::mem::replace(&mut start, end + 1);
-        (line, offset as u64, &tokens[offset..end])
+    let ends = memchr::memchr_iter(b'\n', block).chain(std::iter::once(block.len()));
+    let lines = (first_line..).zip(ends).map(|(line, end)| {
+        let begin = std::mem::replace(&mut start, end + 1);
+        (line, offset + begin as u64, &block[begin..end])
     });
     lines.filter(|(.., text)| !text.trim_ascii().is_empty()).collect()
 }

@@ -139,7 +139,7 @@ fn resolved_parents_are_those_of_the_chains() {
 fn a_stamp_does_not_stand_in_for_tokens() {
     let entry = |call: &str, prompt: &[u64], parent: &str, cum_len: Option<i64>| TokenEntry {
         model_call_id: call.to_owned(),
-        prompt_token_ids: prompt.to_vec(),
+        prompt_token_ids: prompt.to_vec().into(),
         generation_token_ids: vec![9],
         generation_log_probs: vec![-1.0],
         parent_call_id: (!parent.is_empty()).then(|| parent.to_owned()),
@@ -165,7 +165,7 @@ fn a_long_chain_of_delta_records_needs_no_stack() {
     for n in 0..links {
         entries.push(TokenEntry {
             model_call_id: format!("c{n:05}"),
-            prompt_token_ids: if n == 0 { vec![1] } else { Vec::new() },
+            prompt_token_ids: if n == 0 { vec![1] } else { Vec::new() }.into(),
             generation_token_ids: if n % 100 == 0 { vec![n] } else { Vec::new() },
             generation_log_probs: if n % 100 == 0 { vec![-1.0] } else { Vec::new() },
             parent_call_id: (n > 0).then(|| format!("c{:05}", n - 1)),
@@ -197,7 +197,7 @@ fn forest(parents: &[Option<usize>]) -> Vec<TokenEntry> {
         };
         entries.push(TokenEntry {
             model_call_id: format!("c{n:02}"),
-            prompt_token_ids: prompt,
+            prompt_token_ids: prompt.into(),
             generation_token_ids: vec![100 + n as u64],
             generation_log_probs: vec![-1.0],
             parent_call_id: parent.map(|parent| format!("c{parent:02}")),
@@ -269,7 +269,7 @@ proptest! {
             prompt_is_delta: *delta,
             parent_resolution: [None, Some(ParentResolution::Resolved), Some(ParentResolution::Root)]
                 [*decision],
-            prompt_token_ids: prompt.clone(),
+            prompt_token_ids: prompt.clone().into(),
             generation_token_ids: generation.clone(),
             generation_log_probs: vec![-1.0; generation.len()],
             ..TokenEntry::default()
