@@ -194,8 +194,10 @@ impl<'a> Reader<'a> {
             Some((_, line)) => self.parse(*line, SourceForm::Receipts, ReceiptLine::parse)?,
             None => None,
         };
-        let manifest = match (index.lineage, &receipt) {
-            (Some(source), None) => lineage::read(self.texts.source(source), &mut self.quarantine)?,
+        let manifest = match (&index.lineage, &receipt) {
+            (Some((source, _)), None) => {
+                lineage::read(self.texts.source(*source), &mut self.quarantine)?
+            }
             _ => None,
         };
         Ok(staged::scope(records, receipt, manifest))

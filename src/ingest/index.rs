@@ -10,7 +10,7 @@ use super::gym_store::{self, StoreFiles};
 use super::lines::{Blocks, Line, text};
 use super::media::FlagsLine;
 use super::quarantine::{Quarantine, Rejected};
-use super::rollouts::{Identity, RolloutLine};
+use super::rollouts::{Identity, RolloutHead, RolloutLine};
 use super::staged::{ReceiptLine, Record};
 use super::texts::{LineRef, Texts};
 use super::{Progress, lineage, lines, recovery, trace};
@@ -49,10 +49,10 @@ pub(super) struct ScopeIndex {
     pub records: Vec<(CallHash, LineRef)>,
     /// Receipts, each with a digest of its line.
     pub receipts: Vec<(Digest32, LineRef)>,
-    /// Calls that the first receipt names, or else the ledger.
+    /// Calls that a receipt names.
     pub named: Vec<CallHash>,
-    /// The source that holds the scope's token-free ledger.
-    pub lineage: Option<u32>,
+    /// The source that holds the scope's token-free ledger, and the calls that it names.
+    pub lineage: Option<(u32, Vec<CallHash>)>,
     /// Media lines.
     pub media: Vec<(CallHash, LineRef)>,
     /// Files of Gym stores. Only the first store counts.
@@ -104,15 +104,9 @@ impl Place {
 }
 
 impl RolloutIndex {
-    fn new(line: &RolloutLine, place: Place) -> Self {
-        let anonymous = line.identity == Identity::Anonymous && line.inline;
-        Self {
-            identity: line.identity.clone(),
-            digest: Digest32(*blake3::hash(line.text.as_bytes()).as_bytes()),
-            prompt: if anonymous { line.prompt_digest() } else { String::new() },
-            inline: line.inline,
-            place,
-        }
+    fn new(head: RolloutHead, place: Place) -> Self {
+        let RolloutHead { identity, inline, digest, prompt } = head;
+        Self { identity, digest, prompt, inline, place }
     }
 }
 
@@ -139,18 +133,18 @@ pub(super) fn index(
             form if form.is_lines() => index.lines(texts, at, file, quarantine, progress)?,
             SourceForm::Trace => {
                 if let Some(line) = read_trace(file, quarantine)? {
-                    index.rollouts.push(RolloutIndex::new(&line, Place::Document(source)));
+                    let head = RolloutHead::parse(&line.text).ok();
+                    let place = Place::Document(source);
+                    index.rollouts.extend(head.map(|head| RolloutIndex::new(head, place)));
                 }
                 progress(file.bytes);
             }
             SourceForm::Lineage => {
                 if let Some(manifest) = lineage::read(file, quarantine)? {
                     let scope = index.scopes.entry(lineage::key(&manifest)).or_default();
-                    if scope.receipts.is_empty() {
-                        let rows = manifest.records.iter();
-                        scope.named = rows.map(|row| CallHash::of(&row.model_call_id)).collect();
-                    }
-                    scope.lineage = Some(source);
+                    let rows = manifest.records.iter();
+                    let named = rows.map(|row| CallHash::of(&row.model_call_id)).collect();
+                    scope.lineage = Some((source, named));
                 }
                 progress(file.bytes);
             }
@@ -296,25 +290,55 @@ fn look(file: &Found, source: usize, line: &Line<'_>) -> Result<Seen, (SourceFor
                 .and_then(|text| Ok(TokenEntry::parse(text)?))
                 .map(|entry| Seen::Entry { scope: entry.rollout_id }),
         },
-        SourceForm::Receipts => whole().and_then(|text| ReceiptLine::parse(text, origin())).map(
-            |ReceiptLine { receipt, text, .. }| Seen::Receipt {
-                named: receipt.manifest.iter().map(|r| CallHash::of(&r.model_call_id)).collect(),
-                digest: Digest32(*blake3::hash(text.as_bytes()).as_bytes()),
-                scope: receipt.scope,
-            },
-        ),
+        SourceForm::Receipts => {
+            let digest = Digest32(*blake3::hash(bytes.trim_ascii()).as_bytes());
+            match claims(bytes) {
+                Some((scope, named)) => Ok(Seen::Receipt { scope, named, digest }),
+                None => whole().and_then(|text| ReceiptLine::parse(text, origin())).map(|line| {
+                    Seen::Receipt { named: line.named(), scope: line.receipt.scope, digest }
+                }),
+            }
+        }
         SourceForm::Media => {
             whole().and_then(|text| FlagsLine::parse(text, origin())).map(|line| {
                 let (scope, call) = line.call();
                 Seen::Media { scope, call: CallHash::of(&call) }
             })
         }
-        _ => whole().and_then(|text| RolloutLine::parse(text, origin())).map(|rollout| {
+        _ => whole().and_then(RolloutHead::parse).map(|head| {
             let place = Texts::at(source, line.number, line.offset, bytes);
-            Seen::Rollout(RolloutIndex::new(&rollout, Place::Line(place)))
+            Seen::Rollout(RolloutIndex::new(head, Place::Line(place)))
         }),
     };
     seen.map_err(|why| (form, why))
+}
+
+/// Scope and calls that a receipt names, where they are spelled plainly.
+fn claims(line: &[u8]) -> Option<(String, Vec<CallHash>)> {
+    let (mut scope, mut renamed, mut manifest) = (None, None, None);
+    for (key, value) in scan::members(line)? {
+        match key {
+            b"rollout_id" => scope = Some(value),
+            b"capture_key" => renamed = Some(value),
+            b"manifest" => manifest = Some(value),
+            _ if memchr::memchr(b'\\', key).is_some() => return None,
+            _ => {}
+        }
+    }
+    let scope = scan::plain_string(renamed.or(scope)?).filter(|scope| !scope.is_empty())?;
+    let call = |row| {
+        let mut call = None;
+        for (key, value) in scan::members(row)? {
+            match key {
+                b"model_call_id" => call = Some(value),
+                _ if memchr::memchr(b'\\', key).is_some() => return None,
+                _ => {}
+            }
+        }
+        scan::plain_string(call?).map(CallHash::of)
+    };
+    let named = scan::elements(manifest?)?.into_iter().map(call).collect::<Option<_>>()?;
+    Some((scope.to_owned(), named))
 }
 
 /// Scope and call of a record, where they are spelled plainly. Of repeated keys the last counts,

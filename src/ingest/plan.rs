@@ -8,6 +8,7 @@ use super::media::FlagsLine;
 use super::quarantine::{Quarantine, Rejected};
 use super::rollouts::Identity;
 use super::scope::GymScope;
+use super::staged::ReceiptLine;
 use super::texts::{LineRef, Texts};
 use crate::archive::{Origin, Quarantined, SourceForm, SourceKind};
 use crate::error::Result;
@@ -133,16 +134,44 @@ fn agree(
 ) -> Result<()> {
     scope.receipts.sort();
     scope.receipts.dedup_by_key(|(digest, _)| *digest);
-    if scope.receipts.len() < 2 {
-        return Ok(());
+    let own: BTreeSet<&CallHash> = scope.records.iter().map(|(call, _)| call).collect();
+    // One receipt of known calls is read with them; where it decides anything, it is read now.
+    let complete = !own.is_empty() && scope.named.iter().all(|call| own.contains(call));
+    if scope.receipts.len() > 1 || !complete {
+        read_receipts(scope, texts, quarantine)?;
     }
-    for (_, line) in scope.receipts.drain(..) {
-        let text = texts.read(line)?.unwrap_or_default();
-        let message = format!("receipts of scope {key} contradict each other");
-        let why = Rejected::new(Code::ConflictingRecord, message);
-        quarantine.line(&texts.origin(line), SourceForm::Receipts, &text, why);
+    if scope.receipts.len() > 1 {
+        for (_, line) in scope.receipts.drain(..) {
+            let text = texts.read(line)?.unwrap_or_default();
+            let message = format!("receipts of scope {key} contradict each other");
+            let why = Rejected::new(Code::ConflictingRecord, message);
+            quarantine.line(&texts.origin(line), SourceForm::Receipts, &text, why);
+        }
+        scope.named.clear();
+    } else if let (true, Some((_, named))) = (scope.receipts.is_empty(), &scope.lineage) {
+        scope.named.clone_from(named);
     }
+    Ok(())
+}
+
+/// Leaves only receipts that can be read, and the calls that they name.
+fn read_receipts(scope: &mut ScopeIndex, texts: &Texts, quarantine: &mut Quarantine) -> Result<()> {
     scope.named.clear();
+    for (digest, line) in std::mem::take(&mut scope.receipts) {
+        let origin = texts.origin(line);
+        let text = texts.read(line)?;
+        let parse = |text: &String| ReceiptLine::parse(text, origin.clone());
+        match text.as_ref().map_err(|why| why.clone().into()).and_then(parse) {
+            Ok(receipt) => {
+                scope.named = receipt.named();
+                scope.receipts.push((digest, line));
+            }
+            Err(why) => {
+                let text = text.unwrap_or_default();
+                quarantine.line(&origin, SourceForm::Receipts, &text, why);
+            }
+        }
+    }
     Ok(())
 }
 

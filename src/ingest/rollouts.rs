@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::quarantine::Rejected;
 use crate::archive::Origin;
 use crate::finding::Code;
-use crate::id::{CaptureKey, GroupId, RolloutId};
+use crate::id::{CaptureKey, Digest32, GroupId, RolloutId};
 use crate::wire::fingerprint::TOKEN_FIELDS;
 
 /// One line of a rollouts file.
@@ -48,11 +48,40 @@ pub(super) enum Identity {
 /// Members of a JSON object, each as its own text.
 pub(super) type Members<'a> = BTreeMap<String, &'a RawValue>;
 
+/// What the first pass needs of a line.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct RolloutHead {
+    pub identity: Identity,
+    pub inline: bool,
+    /// Digest of the line, with Python's NaN and Infinity as null.
+    pub digest: Digest32,
+    /// What the prompt of an anonymous line with token arrays comes to: lines of one prompt have
+    /// it in common.
+    pub prompt: String,
+}
+
+impl RolloutHead {
+    pub fn parse(line: &str) -> Result<Self, Rejected> {
+        let text = without_nan(line);
+        let members = members(&text)?;
+        let identity = identity(&members)?;
+        let inline = strip(&members).is_some();
+        let prompt = match identity {
+            Identity::Anonymous if inline => {
+                let prompt = members.get("responses_create_params").map_or("", |p| p.get());
+                blake3::hash(prompt.as_bytes()).to_hex()[..16].to_owned()
+            }
+            _ => String::new(),
+        };
+        let digest = Digest32(*blake3::hash(text.as_bytes()).as_bytes());
+        Ok(Self { identity, inline, digest, prompt })
+    }
+}
+
 impl RolloutLine {
     pub fn parse(line: &str, origin: Origin) -> Result<Self, Rejected> {
         let text = without_nan(line);
-        let members: Members = serde_json::from_str(&text)
-            .map_err(|e| Rejected::new(Code::MalformedJson, format!("not a JSON object: {e}")))?;
+        let members = members(&text)?;
         let identity = identity(&members)?;
         let stripped = strip(&members);
         let inline = stripped.is_some();
@@ -70,15 +99,9 @@ impl RolloutLine {
     }
 }
 
-impl RolloutLine {
-    /// What the prompt comes to: lines of one prompt have it in common.
-    pub fn prompt_digest(&self) -> String {
-        let prompt = serde_json::from_str::<Members>(&self.text)
-            .ok()
-            .and_then(|members| members.get("responses_create_params").map(|p| p.get().to_owned()))
-            .unwrap_or_default();
-        blake3::hash(prompt.as_bytes()).to_hex()[..16].to_owned()
-    }
+fn members(text: &str) -> Result<Members<'_>, Rejected> {
+    serde_json::from_str(text)
+        .map_err(|e| Rejected::new(Code::MalformedJson, format!("not a JSON object: {e}")))
 }
 
 /// A member that has the type asked for.
@@ -120,7 +143,11 @@ fn identity(members: &Members) -> Result<Identity, Rejected> {
 
 /// The line without the token arrays of its output items; `None` when it carries none.
 fn strip(line: &Members) -> Option<String> {
-    let response: Members = serde_json::from_str(line.get("response")?.get()).ok()?;
+    let response = line.get("response")?.get();
+    if !may_hold(response, "generation_token_ids") {
+        return None;
+    }
+    let response: Members = serde_json::from_str(response).ok()?;
     let output: Vec<&RawValue> = serde_json::from_str(response.get("output")?.get()).ok()?;
     let mut inline = false;
     let mut items = Vec::new();
@@ -145,9 +172,17 @@ fn strip(line: &Members) -> Option<String> {
     serde_json::to_string(&line).ok()
 }
 
+/// Whether a JSON text can have a member `key`, a word of ASCII letters.
+fn may_hold(text: &str, key: &str) -> bool {
+    let holds = |word: &str| memchr::memmem::find(text.as_bytes(), word.as_bytes()).is_some();
+    // The key's letters may be escaped.
+    holds(key) || holds("\\u00")
+}
+
 /// JSON text whose NaN, Infinity and -Infinity, which Python writes, are null.
 pub(super) fn without_nan(text: &str) -> Cow<'_, str> {
-    if !["NaN", "Infinity"].iter().any(|word| text.contains(word)) {
+    let holds = |word: &str| memchr::memmem::find(text.as_bytes(), word.as_bytes()).is_some();
+    if !holds("NaN") && !holds("Infinity") {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len());

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::index::CallHash;
 use super::lineage;
 use super::quarantine::Rejected;
 use super::scope::Scope;
@@ -40,6 +41,11 @@ impl ReceiptLine {
         let receipt = Receipt::parse(line)?;
         check_row_versions("manifest", &receipt.manifest)?;
         Ok(Self { receipt, text: line.trim().to_owned() })
+    }
+
+    /// The calls of its manifest.
+    pub fn named(&self) -> Vec<CallHash> {
+        self.receipt.manifest.iter().map(|row| CallHash::of(&row.model_call_id)).collect()
     }
 }
 

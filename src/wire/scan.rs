@@ -45,6 +45,26 @@ pub fn members_past<'a>(line: &'a [u8], known: &[u8]) -> Option<Vec<Member<'a>>>
     }
 }
 
+/// The elements of a JSON list, under the same terms as [`members`].
+pub fn elements(list: &[u8]) -> Option<Vec<&[u8]>> {
+    let mut rest = list.strip_prefix(b"[")?.trim_ascii_start();
+    let mut elements = Vec::new();
+    if rest == b"]" {
+        return Some(elements);
+    }
+    loop {
+        let value;
+        (value, _, rest) = value_of(rest, &[])?;
+        elements.push(value.trim_ascii_end());
+        rest = rest.trim_ascii_start();
+        match rest.split_first()? {
+            (b',', after) => rest = after.trim_ascii_start(),
+            (b']', []) => return Some(elements),
+            _ => return None,
+        }
+    }
+}
+
 /// The text of a value that is a string without escapes.
 pub fn plain_string(value: &[u8]) -> Option<&str> {
     let text = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
@@ -72,7 +92,7 @@ fn value_of<'a>(text: &'a [u8], known: &[u8]) -> Option<(&'a [u8], bool, &'a [u8
     let (rest, passed) = match text.first()? {
         b'"' => (string(text)?.1, false),
         b'[' | b'{' => nested(text, known)?,
-        _ => (&text[memchr::memchr2(b',', b'}', text)?..], false),
+        _ => (&text[memchr::memchr3(b',', b'}', b']', text)?..], false),
     };
     Some((&text[..text.len() - rest.len()], passed, rest))
 }
@@ -198,8 +218,24 @@ mod tests {
         }
 
         #[test]
+        fn elements_are_those_of_a_full_parser(
+            list in proptest::collection::vec(json(), 0..6), wide in any::<bool>()
+        ) {
+            let list = Value::from(list);
+            let text = match wide {
+                true => serde_json::to_string_pretty(&list).unwrap(),
+                false => list.to_string(),
+            };
+            let found = elements(text.as_bytes()).unwrap();
+            let found: Vec<Value> =
+                found.iter().map(|text| serde_json::from_slice(text).unwrap()).collect();
+            prop_assert_eq!(Value::from(found), list);
+        }
+
+        #[test]
         fn no_bytes_make_it_fail(line in proptest::collection::vec(any::<u8>(), 0..60)) {
             let _ = members(&line);
+            let _ = elements(&line);
         }
     }
 }

@@ -192,6 +192,26 @@ fn a_bad_receipt_leaves_its_rollout_without_an_account() {
 }
 
 #[test]
+fn a_bad_receipt_beside_a_good_one_contradicts_nothing() {
+    let broken = |line: &str| {
+        let broken = line.replacen("\"cum_len\":", "\"cum_len\":-", 1);
+        assert_ne!(broken, line);
+        broken
+    };
+    let ingested = changed("receipts.jsonl", |lines| {
+        lines.push(broken(&lines[0]));
+        lines[1] = broken(&lines[1]);
+    });
+    let malformed = Code::MalformedReceipt;
+    assert_eq!(quarantined(&ingested), [(Some(2), malformed), (Some(25), malformed)]);
+    assert_eq!(rollout(&ingested, "0-0").completeness, Completeness::Complete);
+    let without = rollout(&ingested, "0-1");
+    assert_eq!(without.completeness, Completeness::Unknown);
+    assert_eq!(without.ledger, Default::default());
+    assert!(!without.calls.is_empty());
+}
+
+#[test]
 fn contradicting_rollouts_lines_leave_no_reward_and_repeated_ones_do_nothing() {
     let ingested = changed("rollouts.jsonl", |lines| {
         lines.push(lines[0].replacen("\"reward\":0.25", "\"reward\":0.75", 1));
