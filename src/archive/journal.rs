@@ -13,7 +13,7 @@ use super::read;
 use super::write::SCRATCH;
 use crate::error::{Error, Result};
 use crate::id::Digest32;
-use crate::output::AtomicDir;
+use crate::output::{self, AtomicDir};
 
 /// Name of the journal within a draft; no archive has it.
 const JOURNAL: &str = "journal.jsonl";
@@ -73,21 +73,15 @@ impl Journal {
         let path = dir.join(JOURNAL);
         let failed = |e| Error::io("cannot write", &path, e);
         let mut journal = Self { file: File::create(&path).map_err(failed)? };
-        journal
-            .line(&head)
-            .and_then(|()| written.iter().try_for_each(|part| journal.line(part)))
-            .map_err(failed)?;
+        journal.lines(&[head]).and_then(|()| journal.lines(&written)).map_err(failed)?;
         Ok((journal, written))
     }
 
-    /// Notes a part down once all of it is on disk.
-    pub fn add(&mut self, dir: &Path, part: &Written) -> Result<()> {
-        for FileEntry { path, .. } in &part.files {
-            let path = dir.join(path);
-            let synced = File::open(&path).and_then(|file| file.sync_all());
-            synced.map_err(|e| Error::io("cannot sync", &path, e))?;
-        }
-        self.line(part).map_err(|e| Error::io("cannot write", dir.join(JOURNAL), e))
+    /// Notes parts down once all of them are on disk.
+    pub fn add(&mut self, dir: &Path, parts: &[Written]) -> Result<()> {
+        let files = parts.iter().flat_map(|part| &part.files);
+        output::sync(&files.map(|file| dir.join(&file.path)).collect::<Vec<_>>())?;
+        self.lines(parts).map_err(|e| Error::io("cannot write", dir.join(JOURNAL), e))
     }
 
     /// Removes the journal of a draft that is done.
@@ -101,10 +95,16 @@ impl Journal {
         }
     }
 
-    fn line(&mut self, value: &impl Serialize) -> std::io::Result<()> {
-        let mut text = serde_json::to_vec(value)?;
-        text.push(b'\n');
-        self.file.write_all(&text).and_then(|()| self.file.sync_data())
+    fn lines(&mut self, values: &[impl Serialize]) -> std::io::Result<()> {
+        let mut text = Vec::new();
+        for value in values {
+            serde_json::to_writer(&mut text, value)?;
+            text.push(b'\n');
+        }
+        match text.is_empty() {
+            true => Ok(()),
+            false => self.file.write_all(&text).and_then(|()| self.file.sync_data()),
+        }
     }
 }
 

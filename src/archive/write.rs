@@ -214,6 +214,9 @@ impl Writer {
         let full = self.open.bytes + bytes > PART_BYTES && !self.open.groups.is_empty();
         if old != self.open.old || (old.is_none() && full) {
             self.seal()?;
+            if self.full.len() >= rayon::current_num_threads().min(PARTS_AT_A_TIME) {
+                self.flush(true)?;
+            }
             self.open.old = old;
         }
         self.open.end = index + 1;
@@ -259,14 +262,11 @@ impl Writer {
             }
         };
         self.full.push(Sealed { number, groups, media, sources, end, remarked, added });
-        match self.full.len() < rayon::current_num_threads().min(PARTS_AT_A_TIME) {
-            true => Ok(()),
-            false => self.flush(),
-        }
+        Ok(())
     }
 
-    /// Writes the parts that are full.
-    fn flush(&mut self) -> Result<()> {
+    /// Writes the parts that are full, and notes them down if more is to come.
+    fn flush(&mut self, note: bool) -> Result<()> {
         let dir = self.draft.path();
         let written: Vec<_> = std::mem::take(&mut self.full)
             .into_par_iter()
@@ -284,9 +284,9 @@ impl Writer {
             })
             .collect::<Result<_>>()?;
         if let Some(journal) = &mut self.journal
-            && !written.is_empty()
+            && note
         {
-            written.iter().try_for_each(|part| journal.add(dir, part))?;
+            journal.add(dir, &written)?;
             self.draft.survive_interrupts();
         }
         self.written.extend(written);
@@ -304,7 +304,7 @@ impl Writer {
         sources: Vec<SourceFile>,
     ) -> Result<Summary> {
         self.seal()?;
-        self.flush()?;
+        self.flush(false)?;
         let Self { draft, existing, journal, written, scratch, lock, .. } = self;
         let added = written.iter().map(|part| part.added).sum();
         let (quarantine, sources) = match &existing {

@@ -48,6 +48,21 @@ pub(super) fn items(bytes: &[u8], values: &mut Vec<u64>) -> Option<()> {
     }
 }
 
+/// Powers of ten, as far as 64 bits go.
+const TENS: [u64; 20] = powers(10);
+/// Powers of five, as far as 64 bits go.
+const FIVES: [u64; 28] = powers(5);
+
+const fn powers<const N: usize>(base: u64) -> [u64; N] {
+    let mut powers = [1; N];
+    let mut at = 1;
+    while at < N {
+        powers[at] = powers[at - 1] * base;
+        at += 1;
+    }
+    powers
+}
+
 /// How many of the lowest bytes are digits, after `'0'` was taken from each.
 fn digit_count(digits: u64) -> usize {
     // Above nine, adding 0x76 reaches the high bit; a carry comes only out of what is no digit.
@@ -152,16 +167,15 @@ impl Number {
 
     /// Appends up to eight digits.
     fn push(&mut self, digits: u32, count: usize) {
-        const DIGITS: u32 = 19;
-        self.beyond |= self.value >= 10_u64.pow(DIGITS - count as u32);
-        self.value =
-            self.value.wrapping_mul(10_u64.pow(count as u32)).wrapping_add(u64::from(digits));
+        const DIGITS: usize = 19;
+        self.beyond |= self.value >= TENS[DIGITS - count];
+        self.value = self.value.wrapping_mul(TENS[count]).wrapping_add(u64::from(digits));
     }
 
     /// This number over `10^places`, rounded as IEEE 754 asks; `None` where 64 bits do not hold
     /// the operands.
     fn over_ten_to(&self, places: i32) -> Option<f64> {
-        let power = u32::try_from(places).ok().and_then(|places| 5_u64.checked_pow(places))?;
+        let power = usize::try_from(places).ok().and_then(|places| FIVES.get(places).copied())?;
         if self.beyond {
             return None;
         }
