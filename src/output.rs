@@ -309,8 +309,8 @@ pub fn sync(paths: &[PathBuf]) -> Result<()> {
     std::thread::scope(|scope| {
         let started: Vec<_> = (0..threads)
             .map(|first| {
-                let mine = paths.iter().skip(first).step_by(threads);
-                scope.spawn(move || mine.map(sync).collect::<Result<()>>())
+                let mut mine = paths.iter().skip(first).step_by(threads);
+                scope.spawn(move || mine.try_for_each(sync))
             })
             .collect();
         let synced = started.into_iter().map(|thread| match thread.join() {

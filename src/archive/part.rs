@@ -8,10 +8,13 @@ use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
 use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnPath;
+use rayon::prelude::*;
 use serde::Serialize;
 
 use super::content::Known;
@@ -109,12 +112,42 @@ fn write_batches(
     }
     let file = File::create(&whole).map_err(|e| Error::io("cannot create", &whole, e))?;
     let mut sink = Hashing::new(BufWriter::new(file));
-    let mut writer = ArrowWriter::try_new(&mut sink, schema, Some(properties())).map_err(failed)?;
-    for batch in batches {
-        writer.write(&batch?).and_then(|()| writer.flush()).map_err(failed)?;
+    let (mut writer, columns) = ArrowWriter::try_new(&mut sink, schema, Some(properties()))
+        .and_then(ArrowWriter::into_serialized_writer)
+        .map_err(failed)?;
+    for (number, batch) in batches.enumerate() {
+        write_row_group(&mut writer, &columns, number, &batch?).map_err(failed)?;
     }
     writer.close().map_err(failed)?;
     sink.entry(path.to_owned(), rows as u64).map_err(|e| Error::io("cannot write", &whole, e))
+}
+
+/// Writes a batch as the next row group, its columns encoded in parallel.
+fn write_row_group<W: Write + Send>(
+    writer: &mut SerializedFileWriter<W>,
+    columns: &ArrowRowGroupWriterFactory,
+    number: usize,
+    batch: &RecordBatch,
+) -> Result<(), ParquetError> {
+    let mut leaves = Vec::new();
+    for (field, column) in batch.schema_ref().fields().iter().zip(batch.columns()) {
+        leaves.extend(compute_leaves(field, column)?);
+    }
+    let encoded: Vec<ArrowColumnChunk> = columns
+        .create_column_writers(number)?
+        .into_par_iter()
+        .zip(leaves)
+        .map(|(mut column, leaf)| {
+            column.write(&leaf)?;
+            column.close()
+        })
+        .collect::<Result<_, _>>()?;
+    let mut row_group = writer.next_row_group()?;
+    for chunk in encoded {
+        chunk.append_to_row_group(&mut row_group)?;
+    }
+    row_group.close()?;
+    Ok(())
 }
 
 /// A failure to write a table; the system's own reason, where it was one.

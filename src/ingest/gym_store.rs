@@ -138,14 +138,13 @@ fn read_lines(
             return Ok(None);
         };
         left = after;
-        let read_on = || {
+        let hash = || {
             if let Some(hasher) = &mut hasher {
                 hasher.update(&block.bytes);
             }
-            blocks.next()
         };
-        ((), next) =
-            rayon::join(|| store.add(block.first_line, block.offset, &block.bytes), read_on);
+        let add = || store.add(block.first_line, block.offset, &block.bytes);
+        ((next, ()), ()) = rayon::join(|| rayon::join(|| blocks.next(), hash), add);
         if let Some((line, why)) = broken {
             // What was passed over is not hashed.
             hasher = None;

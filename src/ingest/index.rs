@@ -204,9 +204,8 @@ impl Index {
                 if let Some(hasher) = &mut hasher {
                     hasher.update(&block.bytes);
                 }
-                blocks.next()
             };
-            let (seen, following) = rayon::join(work, hash);
+            let ((following, ()), seen) = rayon::join(|| rayon::join(|| blocks.next(), hash), work);
             for (line, seen, packed) in seen? {
                 match seen {
                     Ok(seen) => {
