@@ -15,6 +15,7 @@
 pub mod archive;
 #[doc(hidden)]
 pub mod cli;
+pub mod columnar;
 pub mod config;
 pub mod error;
 pub mod finding;

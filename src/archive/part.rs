@@ -1,20 +1,12 @@
 //! The tables of one part.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
-use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowRowGroupWriterFactory, compute_leaves};
-use parquet::basic::{Compression, Encoding, ZstdLevel};
-use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnPath;
-use rayon::prelude::*;
 use serde::Serialize;
 
 use super::content::Known;
@@ -22,6 +14,7 @@ use super::manifest::{FileEntry, part_path};
 use super::pieces::{MEDIA, batches, schema};
 use super::table::{self, Owner, calls, ledger, origins, rollouts};
 use super::{Group, Piece, PieceSources};
+use crate::columnar;
 use crate::error::{Error, Result};
 use crate::id::Digest32;
 
@@ -105,62 +98,8 @@ fn write_batches(
     rows: usize,
     batches: impl Iterator<Item = Result<RecordBatch>>,
 ) -> Result<FileEntry> {
-    let whole = dir.join(path);
-    let failed = |e| unwritten(&whole, e);
-    if let Some(folder) = whole.parent() {
-        std::fs::create_dir_all(folder).map_err(|e| Error::io("cannot create", folder, e))?;
-    }
-    let file = File::create(&whole).map_err(|e| Error::io("cannot create", &whole, e))?;
-    let mut sink = Hashing::new(BufWriter::new(file));
-    let (mut writer, columns) = ArrowWriter::try_new(&mut sink, schema, Some(properties()))
-        .and_then(ArrowWriter::into_serialized_writer)
-        .map_err(failed)?;
-    for (number, batch) in batches.enumerate() {
-        write_row_group(&mut writer, &columns, number, &batch?).map_err(failed)?;
-    }
-    writer.close().map_err(failed)?;
-    sink.entry(path.to_owned(), rows as u64).map_err(|e| Error::io("cannot write", &whole, e))
-}
-
-/// Writes a batch as the next row group, its columns encoded in parallel.
-fn write_row_group<W: Write + Send>(
-    writer: &mut SerializedFileWriter<W>,
-    columns: &ArrowRowGroupWriterFactory,
-    number: usize,
-    batch: &RecordBatch,
-) -> Result<(), ParquetError> {
-    let mut leaves = Vec::new();
-    for (field, column) in batch.schema_ref().fields().iter().zip(batch.columns()) {
-        leaves.extend(compute_leaves(field, column)?);
-    }
-    let encoded: Vec<ArrowColumnChunk> = columns
-        .create_column_writers(number)?
-        .into_par_iter()
-        .zip(leaves)
-        .map(|(mut column, leaf)| {
-            column.write(&leaf)?;
-            column.close()
-        })
-        .collect::<Result<_, _>>()?;
-    let mut row_group = writer.next_row_group()?;
-    for chunk in encoded {
-        chunk.append_to_row_group(&mut row_group)?;
-    }
-    row_group.close()?;
-    Ok(())
-}
-
-/// A failure to write a table; the system's own reason, where it was one.
-fn unwritten(path: &Path, error: ParquetError) -> Error {
-    let doing = "cannot write";
-    let other = match error {
-        ParquetError::External(inner) => match inner.downcast::<std::io::Error>() {
-            Ok(reason) => return Error::io(doing, path, *reason),
-            Err(inner) => ParquetError::External(inner),
-        },
-        other => other,
-    };
-    Error::format(format!("{doing} {}", path.display())).because(other)
+    let (bytes, blake3) = columnar::write(&dir.join(path), schema, properties(), batches)?;
+    Ok(FileEntry { path: path.to_owned(), bytes, rows: rows as u64, blake3 })
 }
 
 /// Columns whose values repeat; any other would only be slower for a dictionary.
@@ -190,73 +129,33 @@ const REPEATED: [&str; 20] = [
 /// Lists of numbers of which no two are alike; their bytes by place are.
 const NUMBERS: [&str; 3] = ["token_ids", "generation_logprobs", "raw_logprobs"];
 
-/// Depends on nothing but this version of the code.
 fn properties() -> WriterProperties {
-    let mut properties = WriterProperties::builder()
-        .set_created_by(concat!("forestctl ", env!("CARGO_PKG_VERSION")).to_owned())
-        .set_compression(Compression::ZSTD(ZstdLevel::default()))
-        .set_max_row_group_row_count(None)
-        .set_statistics_enabled(EnabledStatistics::Chunk)
-        .set_dictionary_enabled(false)
-        .set_column_statistics_enabled(ColumnPath::from("data"), EnabledStatistics::None);
-    for column in REPEATED {
-        properties = properties.set_column_dictionary_enabled(ColumnPath::from(column), true);
-    }
-    for column in NUMBERS {
-        let item = ColumnPath::from(vec![column.into(), "list".into(), "item".into()]);
-        properties = properties
-            .set_column_statistics_enabled(item.clone(), EnabledStatistics::None)
-            .set_column_encoding(item, Encoding::BYTE_STREAM_SPLIT);
-    }
-    properties.build()
+    let text = |name: &str| ColumnPath::from(name);
+    columnar::properties(&REPEATED.map(text), &NUMBERS.map(columnar::list_items))
+        .set_column_statistics_enabled(text("data"), EnabledStatistics::None)
+        .build()
 }
 
 /// Writes a text of JSON lines.
 pub(super) fn write_lines<T: Serialize>(dir: &Path, path: &str, lines: &[T]) -> Result<FileEntry> {
-    let whole = dir.join(path);
-    let failed = |e| Error::io("cannot write", &whole, e);
-    let mut sink = Hashing::new(BufWriter::new(File::create(&whole).map_err(failed)?));
+    let mut text = Vec::new();
     for line in lines {
-        serde_json::to_writer(&mut sink, line).map_err(|e| failed(e.into()))?;
-        sink.write_all(b"\n").map_err(failed)?;
+        serde_json::to_writer(&mut text, line)
+            .map_err(|e| Error::format("cannot write JSON").because(e))?;
+        text.push(b'\n');
     }
-    sink.entry(path.to_owned(), lines.len() as u64).map_err(failed)
+    let whole = dir.join(path);
+    std::fs::write(&whole, &text).map_err(|e| Error::io("cannot write", &whole, e))?;
+    Ok(FileEntry {
+        path: path.to_owned(),
+        bytes: text.len() as u64,
+        rows: lines.len() as u64,
+        blake3: Digest32(*blake3::hash(&text).as_bytes()),
+    })
 }
 
 /// Writes a whole text.
 pub(super) fn write_text(dir: &Path, path: &str, text: &str) -> Result<()> {
     let whole = dir.join(path);
     std::fs::write(&whole, text).map_err(|e| Error::io("cannot write", &whole, e))
-}
-
-/// Hashes what passes through.
-struct Hashing<W> {
-    inner: W,
-    hasher: Box<blake3::Hasher>,
-    bytes: u64,
-}
-
-impl<W: Write> Hashing<W> {
-    fn new(inner: W) -> Self {
-        Self { inner, hasher: Box::default(), bytes: 0 }
-    }
-
-    fn entry(mut self, path: String, rows: u64) -> std::io::Result<FileEntry> {
-        self.inner.flush()?;
-        let blake3 = Digest32(*self.hasher.finalize().as_bytes());
-        Ok(FileEntry { path, bytes: self.bytes, rows, blake3 })
-    }
-}
-
-impl<W: Write> Write for Hashing<W> {
-    fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
-        let written = self.inner.write(buffer)?;
-        self.hasher.update(&buffer[..written]);
-        self.bytes += written as u64;
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        self.inner.flush()
-    }
 }

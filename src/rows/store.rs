@@ -1,21 +1,21 @@
 //! The rows directory: `rows.json` beside `rows/part-*.parquet`.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
 
-use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::metadata::ParquetMetaData;
 use parquet::file::properties::WriterProperties;
+use parquet::schema::types::ColumnPath;
+use rayon::prelude::*;
 
 use super::manifest::{Part, RowsManifest};
 use super::model::Row;
 use super::{check, columns};
 use crate::archive::quietly;
+use crate::columnar;
 use crate::error::{Error, Result};
-use crate::id::Digest32;
 use crate::output::AtomicDir;
 
 /// Name of the manifest.
@@ -45,11 +45,10 @@ pub struct RowsDir {
 pub fn write(draft: AtomicDir, mut manifest: RowsManifest, rows: &[Row]) -> Result<RowsManifest> {
     let folder = draft.path().join("rows");
     fs::create_dir(&folder).map_err(|e| Error::io("cannot create", &folder, e))?;
-    manifest.parts.clear();
-    for rows in parts(rows) {
-        let path = format!("rows/part-{:05}.parquet", manifest.parts.len());
-        manifest.parts.push(write_part(draft.path(), path, rows)?);
-    }
+    let parts: Vec<&[Row]> = parts(rows).collect();
+    let part =
+        |(number, rows)| write_part(draft.path(), format!("rows/part-{number:05}.parquet"), rows);
+    manifest.parts = parts.into_par_iter().enumerate().map(part).collect::<Result<_>>()?;
     let text = manifest.to_json()?;
     let path = draft.path().join(MANIFEST);
     fs::write(&path, text).map_err(|e| Error::io("cannot write", &path, e))?;
@@ -76,18 +75,32 @@ fn weight(row: &Row) -> u64 {
     row.input_ids.len().max(routes).max(row.media.len()).max(1) as u64
 }
 
+/// Columns whose values repeat, runs of them.
+const REPEATED: [&str; 9] = [
+    "group_id",
+    "rollout_id",
+    "slot",
+    "group_size",
+    "segment_count",
+    "reward",
+    "advantage",
+    "sample_mask",
+    "mask_reason",
+];
+
+/// Lists of numbers.
+const NUMBERS: [&str; 2] = ["input_ids", "generation_logprobs"];
+
+fn properties() -> WriterProperties {
+    let mut repeated = REPEATED.map(ColumnPath::from).to_vec();
+    repeated.push(columnar::list_items("loss_mask"));
+    repeated
+        .push(ColumnPath::from(["routes", "experts", "list", "item"].map(str::to_owned).to_vec()));
+    columnar::properties(&repeated, &NUMBERS.map(columnar::list_items)).build()
+}
+
 fn write_part(dir: &Path, path: String, rows: &[Row]) -> Result<Part> {
     let place = dir.join(&path);
-    let failed = |e: &dyn std::fmt::Display| {
-        Error::format(format!("cannot write {}", place.display())).because(e.to_string())
-    };
-    let file = File::create(&place).map_err(|e| Error::io("cannot create", &place, e))?;
-    let properties = WriterProperties::builder()
-        .set_compression(Compression::ZSTD(ZstdLevel::default()))
-        .set_created_by(concat!("forestctl ", env!("CARGO_PKG_VERSION")).to_owned())
-        .build();
-    let mut writer =
-        ArrowWriter::try_new(file, columns::schema(), Some(properties)).map_err(|e| failed(&e))?;
     let mut size = 0;
     let batches = rows.chunk_by(move |row, next| {
         size += weight(row);
@@ -97,21 +110,21 @@ fn write_part(dir: &Path, path: String, rows: &[Row]) -> Result<Part> {
         }
         go_on
     });
-    for rows in batches {
+    let batches = batches.map(|rows| {
         if let Some(row) = rows.iter().find(|r| i32::try_from(r.input_ids.len()).is_err()) {
             return Err(Error::format(format!("row {} holds 2^31 tokens or more", row.row_id)));
         }
-        let batch = columns::to_batch(rows).map_err(|e| failed(&e))?;
-        writer.write(&batch).and_then(|()| writer.flush()).map_err(|e| failed(&e))?;
-    }
-    writer.close().map_err(|e| failed(&e))?;
-    let bytes = fs::read(&place).map_err(|e| Error::io("cannot read back", &place, e))?;
+        columns::to_batch(rows).map_err(|e| {
+            Error::format(format!("cannot write {}", place.display())).because(e.to_string())
+        })
+    });
+    let (bytes, blake3) = columnar::write(&place, columns::schema(), properties(), batches)?;
     Ok(Part {
         path,
         rows: rows.len() as u64,
         tokens: rows.iter().map(|r| r.input_ids.len() as u64).sum(),
-        bytes: bytes.len() as u64,
-        blake3: Digest32(*blake3::hash(&bytes).as_bytes()),
+        bytes,
+        blake3,
     })
 }
 
@@ -558,7 +571,7 @@ mod tests {
         rows[0].routes = None;
         rows[0].input_ids = vec![7; PART_TOKENS as usize + (1 << 16)];
         let part = write_part(home.path(), "part".to_owned(), &rows).unwrap();
-        let file = File::open(home.path().join("part")).unwrap();
+        let file = fs::File::open(home.path().join("part")).unwrap();
         let builder = ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
         let entries = PART_TOKENS + (1 << 16);
         assert_eq!(implausible(builder.metadata(), 63), Some(entries));
