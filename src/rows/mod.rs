@@ -7,6 +7,7 @@ mod columns;
 pub mod manifest;
 pub mod model;
 mod owner;
+pub mod packing;
 mod routes;
 mod store;
 
