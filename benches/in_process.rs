@@ -2,12 +2,16 @@
 //!
 //! ```text
 //! in_process rows SOURCE RUNS      captures -> groups -> selection -> rows, nothing written
-//! in_process validate ARCHIVE RUNS archive -> findings, and SHA-256 over the same preimages
+//! in_process validate ARCHIVE RUNS archive -> findings, as the command streams it; and SHA-256
+//!                                  over the same preimages: `hash` by the sha2 crate one by one
+//!                                  over bytes in memory, `lanes` by what validation uses, from
+//!                                  the tokens
 //! ```
 //!
 //! Prints one line of JSON: a list of seconds per measure. Threads are rayon's
 //! (`RAYON_NUM_THREADS`).
 
+use std::cmp::Reverse;
 use std::error::Error;
 use std::hint::black_box;
 use std::path::Path;
@@ -15,8 +19,11 @@ use std::time::Instant;
 
 use forestctl::archive::{Archive, Call, Group, Mode, Rollout};
 use forestctl::config::GrpoSettings;
+use forestctl::id::Digest32;
 use forestctl::select::{PolicyName, SelectSettings, select};
-use forestctl::validate::{Options, invalid_rollouts, validate};
+use forestctl::validate::{self, Options, Settings, invalid_rollouts};
+use forestctl::wire::digest::{Checked, Claim};
+use forestctl::wire::{StagedView, TokenIds};
 use forestctl::{ingest, rows};
 use rayon::prelude::*;
 use serde_json::json;
@@ -54,7 +61,7 @@ fn time_rows(source: &Path, runs: usize) -> Result<serde_json::Value> {
     let mut loss_tokens = 0;
     let whole = times(runs, || {
         let groups = ingest::read(&sources)?.groups;
-        let proof = validate(&groups, Options::default());
+        let proof = validate::validate(&groups, Options::default());
         let settings =
             SelectSettings { invalid: invalid_rollouts(&proof.findings), ..Default::default() };
         let chosen = select(&groups, PolicyName::default().policy(), &settings);
@@ -70,7 +77,6 @@ fn time_validation(archive: &Path, runs: usize) -> Result<serde_json::Value> {
     let preimages: Vec<Vec<Preimage>> = groups.par_iter().map(preimages).collect();
     let tokens: usize = calls(&groups).map(|call| call.token_ids.len()).sum();
     let count = calls(&groups).count();
-    drop(groups);
     let hash = || {
         let wrong: usize =
             preimages.par_iter().map(|group| group.iter().filter(|p| !p.holds()).count()).sum();
@@ -79,25 +85,44 @@ fn time_validation(archive: &Path, runs: usize) -> Result<serde_json::Value> {
             _ => Err(format!("{wrong} digests do not hold").into()),
         }
     };
-    let check = || {
-        let archive = Archive::open(archive)?;
-        let broken_files = archive.check_files();
-        let groups = archive.groups()?;
-        let found = validate(&groups, Options::default());
-        match broken_files.len() + found.findings.len() {
-            0 => Ok(found),
-            count => Err(format!("{count} findings").into()),
+    let checked: Vec<_> = groups.iter().map(checked).collect();
+    let claims: Vec<Vec<(Claim<'_>, Digest32)>> =
+        groups.par_iter().zip(&checked).map(|(group, checked)| claims(group, checked)).collect();
+    let lanes = || {
+        let wrong = |group: &Vec<(Claim<'_>, Digest32)>| {
+            let digests = Claim::digests(group, |(claim, _)| claim.clone());
+            digests.iter().zip(group).filter(|(found, (_, said))| *found != said).count()
+        };
+        match claims.par_iter().map(wrong).sum::<usize>() {
+            0 => Ok(()),
+            wrong => Err(format!("{wrong} digests do not hold").into()),
         }
     };
-    // Interleaved, so that both see the same machine.
-    let (mut hashed, mut checked) = (Vec::new(), Vec::new());
+    let check = || {
+        let archive = Archive::open(archive)?;
+        let mut checked = 0;
+        validate::archive(&archive, &Settings::default(), |piece| {
+            checked += piece.checked.calls;
+            match piece.findings.first() {
+                None => Ok(()),
+                Some(finding) => Err(forestctl::error::Error::format(finding.message.clone())),
+            }
+        })?;
+        match checked as usize == count {
+            true => Ok(()),
+            false => Err(format!("{checked} of {count} calls were checked").into()),
+        }
+    };
+    // Interleaved, so that all see the same machine.
+    let (mut hashed, mut laned, mut checked) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..runs {
         hashed.extend(times(1, hash)?);
+        laned.extend(times(1, lanes)?);
         checked.extend(times(1, check)?);
     }
     let bytes: usize = preimages.iter().flatten().map(|p| p.bytes.len()).sum();
     Ok(json!({
-        "hash": hashed, "validate": checked, "preimage_bytes": bytes, "delta_tokens": tokens,
+        "hash": hashed, "lanes": laned, "validate": checked, "preimage_bytes": bytes, "delta_tokens": tokens,
         "calls": count, "threads": rayon::current_num_threads(),
     }))
 }
@@ -125,14 +150,64 @@ fn preimages(group: &Group) -> Vec<Preimage> {
     for rollout in &group.rollouts {
         for call in &rollout.calls {
             all.extend([call_preimage(call), extras_preimage(call), chain_preimage(rollout, call)]);
-            let last = rollout.ledger.terminal_call_id.as_ref() == Some(&call.call_id)
-                || rollout.calls.iter().all(|c| c.parent_call_id.as_ref() != Some(&call.call_id));
-            if last {
+            if is_last(rollout, call) {
                 all.push(cumulative_preimage(rollout, call));
             }
         }
     }
     all
+}
+
+/// The calls of a group, whose arguments are sound.
+fn checked(group: &Group) -> Vec<Checked<'_>> {
+    let view = |call| StagedView::of(call).expect("a staged call");
+    let calls = group.rollouts.iter().flat_map(|rollout| &rollout.calls);
+    calls.map(|call| Checked::new(view(call)).expect("a sound call")).collect()
+}
+
+/// The same but for the extras, which are null, as what validation makes of them: long ones first.
+fn claims<'a>(group: &'a Group, checked: &'a [Checked<'a>]) -> Vec<(Claim<'a>, Digest32)> {
+    let mut all = Vec::new();
+    let mut checked = checked.iter();
+    for rollout in &group.rollouts {
+        for call in &rollout.calls {
+            let view = StagedView::of(call).expect("a staged call");
+            let checked = checked.next().expect("one of every call");
+            let parent = parent(rollout, call);
+            let parent = parent.map(|call| call.commitment.expect("a staged call").chain_hash);
+            let delta = view.token_ids;
+            all.push((Claim::Call(checked), view.digest));
+            all.push((Claim::Chain { parent, delta }, view.chain_hash));
+            if is_last(rollout, call) {
+                let path = path(rollout, call).into_iter();
+                let path = path.map(|call| TokenIds::Narrow(&call.token_ids)).collect();
+                all.push((Claim::Cumulative(path), view.cumulative_hash));
+            }
+        }
+    }
+    let tokens = |claim: &Claim<'_>| match claim {
+        Claim::Call(call) => 2 * call.token_ids().len(),
+        Claim::Chain { delta, .. } => delta.len(),
+        Claim::Cumulative(path) => path.iter().map(TokenIds::len).sum(),
+    };
+    all.sort_by_key(|(claim, _)| Reverse(tokens(claim)));
+    all
+}
+
+/// Whether the call's cumulative hash is checked.
+fn is_last(rollout: &Rollout, call: &Call) -> bool {
+    rollout.ledger.terminal_call_id.as_ref() == Some(&call.call_id)
+        || rollout.calls.iter().all(|c| c.parent_call_id.as_ref() != Some(&call.call_id))
+}
+
+/// The calls from the root to this one.
+fn path<'a>(rollout: &'a Rollout, call: &'a Call) -> Vec<&'a Call> {
+    let mut path = vec![call];
+    while let Some(parent) = parent(rollout, path[path.len() - 1]) {
+        path.push(parent);
+    }
+    path.reverse();
+    path
 }
 
 fn call_preimage(call: &Call) -> Preimage {
@@ -190,11 +265,8 @@ fn chain_preimage(rollout: &Rollout, call: &Call) -> Preimage {
 }
 
 fn cumulative_preimage(rollout: &Rollout, call: &Call) -> Preimage {
-    let mut path = vec![call];
-    while let Some(parent) = parent(rollout, path[path.len() - 1]) {
-        path.push(parent);
-    }
-    let tokens: Vec<u32> = path.iter().rev().flat_map(|c| &c.token_ids).copied().collect();
+    let path = path(rollout, call);
+    let tokens: Vec<u32> = path.iter().flat_map(|c| &c.token_ids).copied().collect();
     let mut bytes = b"nemo-gym-staging-prefix-v2".to_vec();
     list(&mut bytes, &tokens);
     Preimage { bytes, digest: call.commitment.as_ref().expect("a staged call").cumulative_hash.0 }

@@ -9,6 +9,7 @@ mod ledger;
 pub mod media;
 pub mod read_data;
 mod redundant;
+mod scope;
 mod staged;
 mod store;
 mod values;
@@ -17,11 +18,13 @@ use std::collections::{BTreeMap, HashSet};
 
 pub use archive::{Piece, Settings, archive};
 use rayon::prelude::*;
+use scope::Scope;
 
 use crate::archive::{Call, Group, Rollout, SourceKind};
 use crate::finding::{Code, Family, Finding, Severity};
 use crate::id::{CallId, RolloutId};
 use crate::report::Checked;
+use crate::wire::RecordError;
 
 /// Which cumulative hashes are recomputed. Each begins with the token count, so checking all of
 /// them is quadratic in the length of a chain.
@@ -57,8 +60,24 @@ pub fn validate(groups: &[Group], options: Options) -> Validation {
         .map(|group| {
             let mut findings = Vec::new();
             group::check(group, &mut findings);
-            for rollout in &group.rollouts {
-                check_rollout(rollout, options, &mut findings);
+            let receipts: Vec<_> = group.rollouts.iter().map(staged::read_receipt).collect();
+            let mut scopes: Vec<Option<Scope<'_>>> = group
+                .rollouts
+                .iter()
+                .zip(&receipts)
+                .map(|(rollout, read)| match read {
+                    Some(Ok(receipt)) => Some(Scope::new(rollout, receipt, options)),
+                    _ => None,
+                })
+                .collect();
+            scope::take_digests(scopes.iter_mut().flatten());
+            for ((rollout, read), scope) in group.rollouts.iter().zip(&receipts).zip(&scopes) {
+                let read = match (read, scope) {
+                    (_, Some(scope)) => Some(Ok(scope)),
+                    (Some(Err(error)), None) => Some(Err(error)),
+                    _ => None,
+                };
+                check_rollout(rollout, read, options, &mut findings);
             }
             findings
         })
@@ -89,11 +108,16 @@ pub fn invalid_rollouts(findings: &[Finding]) -> BTreeMap<RolloutId, Code> {
     invalid
 }
 
-fn check_rollout(rollout: &Rollout, options: Options, findings: &mut Vec<Finding>) {
+fn check_rollout<'a>(
+    rollout: &'a Rollout,
+    receipt: Option<Result<&Scope<'a>, &RecordError>>,
+    options: Options,
+    findings: &mut Vec<Finding>,
+) {
     redundant::check_form(rollout, findings);
     let before = findings.len();
     let mut calls: Vec<&Call> = match rollout.source {
-        SourceKind::Staged => staged::check(rollout, options, findings),
+        SourceKind::Staged => staged::check(rollout, receipt, findings),
         SourceKind::GymStore | SourceKind::InlineRollouts => {
             store::check(rollout, options, findings);
             rollout.calls.iter().collect()

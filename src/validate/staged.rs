@@ -3,14 +3,20 @@
 use std::collections::{BTreeSet, HashSet};
 
 use super::redundant;
+use super::scope::Scope;
 use super::values::place;
-use super::{Cumulative, Options};
-use crate::archive::{Call, CommittedCall, Completion, Rollout};
+use crate::archive::{Call, CommittedCall, Completion, Rollout, SourceKind};
 use crate::finding::{Code, Finding, Location, Severity};
 use crate::id::CallId;
 use crate::wire::digest::{call_digest, extras_text_digest};
-use crate::wire::verify::{VerifyError, check_call, check_cumulative, check_pair};
-use crate::wire::{CallRecord, Manifest, Receipt, StagedView};
+use crate::wire::verify::{VerifyError, check_order, compare_cumulative, compare_digest};
+use crate::wire::{CallRecord, Manifest, Receipt, RecordError, StagedView};
+
+/// The receipt of a rollout that was staged with one.
+pub fn read_receipt(rollout: &Rollout) -> Option<Result<Receipt, RecordError>> {
+    let staged = rollout.source == SourceKind::Staged;
+    rollout.ledger.receipt.as_ref().filter(|_| staged).map(|text| Receipt::parse(text))
+}
 
 /// Findings on one staged scope.
 ///
@@ -18,35 +24,37 @@ use crate::wire::{CallRecord, Manifest, Receipt, StagedView};
 /// the scored chain. Line order means nothing in files, so `snapshot_order_mismatch` cannot arise. A call
 /// gets its first error only, and what follows from a wrong ancestor is not repeated below it.
 ///
+/// `receipt` is what the scope's receipt was read as, and its scope if it could be read.
+///
 /// Returns the calls whose extras are those that their digests cover.
 pub fn check<'a>(
     rollout: &'a Rollout,
-    options: Options,
+    receipt: Option<Result<&Scope<'a>, &RecordError>>,
     findings: &mut Vec<Finding>,
 ) -> Vec<&'a Call> {
     let mut report = Report { rollout, findings, authentic: Vec::new() };
-    let Some(text) = &rollout.ledger.receipt else {
+    let (Some(receipt), Some(text)) = (receipt, &rollout.ledger.receipt) else {
         let message = format!("scope {} has records but no receipt", rollout.capture_key);
         report.scope(Code::MissingReceipt, message);
         rollout.calls.iter().for_each(|call| check_alone(call, &mut report));
         return report.authentic;
     };
-    let receipt = match Receipt::parse(text) {
-        Ok(receipt) => receipt,
+    let scope = match receipt {
+        Ok(scope) => scope,
         Err(error) => {
-            report.scope(error.code, error.message);
+            report.scope(error.code, error.message.as_str());
             return report.authentic;
         }
     };
-    redundant::check_receipt(rollout, &receipt, text, report.findings);
-    let manifest = Manifest::new(&receipt.manifest);
-    check_manifest(&receipt, &manifest, &mut report);
-    let (records, uncommitted) = match_records(&receipt, &manifest, &mut report);
-    let sound = check_records(&receipt, &manifest, &records, &mut report);
-    check_score(&receipt, &manifest, &mut report);
-    check_paths(&receipt, &manifest, &records, sound, options, &mut report);
-    check_accounts(&receipt, &manifest, &uncommitted, &mut report);
-    uncommitted.iter().for_each(|call| check_alone(call, &mut report));
+    let (receipt, manifest) = (scope.receipt, &scope.manifest);
+    redundant::check_receipt(rollout, receipt, text, report.findings);
+    check_manifest(receipt, manifest, &mut report);
+    check_matches(scope, &mut report);
+    let sound = check_records(scope, &mut report);
+    check_score(receipt, manifest, &mut report);
+    check_paths(scope, sound, &mut report);
+    check_accounts(receipt, manifest, &scope.uncommitted, &mut report);
+    scope.uncommitted.iter().for_each(|call| check_alone(call, &mut report));
     report.authentic
 }
 
@@ -144,35 +152,21 @@ fn check_score(receipt: &Receipt, manifest: &Manifest<'_>, report: &mut Report<'
     }
 }
 
-/// The record of every manifest row, and the records that no row names.
-fn match_records<'a>(
-    receipt: &Receipt,
-    manifest: &Manifest<'_>,
-    report: &mut Report<'a, '_>,
-) -> (Vec<Option<&'a Call>>, Vec<&'a Call>) {
-    let mut records: Vec<Option<&Call>> = vec![None; receipt.manifest.len()];
-    let mut uncommitted = Vec::new();
-    for call in &report.rollout.calls {
-        match manifest.position(call.call_id.as_str()) {
-            None => uncommitted.push(call),
-            Some(row) => match records[row] {
-                None => records[row] = Some(call),
-                Some(first) => {
-                    let message = format!(
-                        "call {} was staged twice, first at {}:{}",
-                        call.call_id, first.origin.file, first.origin.line
-                    );
-                    report.call(call, Code::DuplicateSnapshot, message);
-                }
-            },
-        }
+/// Whether every manifest row has one record.
+fn check_matches(scope: &Scope<'_>, report: &mut Report<'_, '_>) {
+    for (call, first) in &scope.repeated {
+        let message = format!(
+            "call {} was staged twice, first at {}:{}",
+            call.call_id, first.origin.file, first.origin.line
+        );
+        report.call(call, Code::DuplicateSnapshot, message);
     }
-    for (i, row) in receipt.manifest.iter().enumerate() {
-        if records[i].is_some() || manifest.position(&row.model_call_id) != Some(i) {
+    for (i, row) in scope.receipt.manifest.iter().enumerate() {
+        if scope.records[i].is_some() || scope.manifest.position(&row.model_call_id) != Some(i) {
             continue;
         }
         let id = &row.model_call_id;
-        if let Some(other) = uncommitted.first() {
+        if let Some(other) = scope.uncommitted.first() {
             let message = format!(
                 "manifest row {id} has no staged record, while record {} is named by no row",
                 other.call_id
@@ -183,7 +177,6 @@ fn match_records<'a>(
             report.row(row, Code::RowCountMismatch, message);
         }
     }
-    (records, uncommitted)
 }
 
 /// Every attempted call is committed, pending, or failed; every uncommitted record is one of the
@@ -273,17 +266,17 @@ fn check_extras<'a>(call: &'a Call, view: &StagedView<'_>, report: &mut Report<'
 }
 
 /// Records against their rows, and the links between rows. Returns which rows are sound.
-fn check_records<'a>(
-    receipt: &Receipt,
-    manifest: &Manifest<'_>,
-    records: &[Option<&'a Call>],
-    report: &mut Report<'a, '_>,
-) -> Vec<bool> {
-    let mut sound = vec![false; records.len()];
-    for (i, row) in receipt.manifest.iter().enumerate() {
-        let Some(call) = records[i] else { continue };
+fn check_records<'a>(scope: &Scope<'a>, report: &mut Report<'a, '_>) -> Vec<bool> {
+    let mut sound = vec![false; scope.records.len()];
+    for (i, pair) in scope.pairs.iter().enumerate() {
+        let (Some(call), Some(pair)) = (scope.records[i], pair) else { continue };
         let Some(view) = StagedView::of(call) else { continue };
-        match check_pair(receipt.versions(), &receipt.scope, row, &view) {
+        let compared = match (pair, scope.found[i].call) {
+            (Ok(_), Some(digest)) => compare_digest(digest, &view),
+            (Ok(checked), None) => compare_digest(checked.digest(), &view),
+            (Err(error), _) => Err(error.clone()),
+        };
+        match compared {
             Err(error) => report.verify(call, error),
             Ok(()) => {
                 let before = report.findings.len();
@@ -292,59 +285,39 @@ fn check_records<'a>(
             }
         }
     }
-    for (i, error) in manifest.link_errors() {
-        sound[i] = false;
-        match records[i] {
-            Some(call) => report.verify(call, error),
-            None => report.row(&receipt.manifest[i], error.code, error.detail),
+    for (i, error) in &scope.broken_links {
+        sound[*i] = false;
+        match scope.records[*i] {
+            Some(call) => report.verify(call, error.clone()),
+            None => report.row(&scope.receipt.manifest[*i], error.code, error.detail.as_str()),
         }
     }
     sound
 }
 
 /// Chain hash, mask order and generation of every sound row; then the cumulative hashes.
-fn check_paths(
-    receipt: &Receipt,
-    manifest: &Manifest<'_>,
-    records: &[Option<&Call>],
-    mut sound: Vec<bool>,
-    options: Options,
-    report: &mut Report<'_, '_>,
-) {
-    let rows = &receipt.manifest;
-    let parent = |i: usize| rows[i].parent_call_id.as_deref().and_then(|p| manifest.position(p));
+fn check_paths(scope: &Scope<'_>, mut sound: Vec<bool>, report: &mut Report<'_, '_>) {
+    let rows = &scope.receipt.manifest;
     for (i, row) in rows.iter().enumerate() {
-        let Some((call, view)) = records[i].and_then(|c| Some((c, StagedView::of(c)?))) else {
+        let Some((call, view)) = scope.records[i].and_then(|c| Some((c, StagedView::of(c)?)))
+        else {
             continue;
         };
-        let parent_chain = parent(i).map(|p| rows[p].chain_hash);
         if sound[i]
-            && let Err(error) = check_call(parent_chain, row, &view)
+            && let Some(chain) = scope.found[i].chain
+            && let Err(error) = check_order(chain, row, &view)
         {
             sound[i] = false;
             report.verify(call, error);
         }
     }
-    let parents: HashSet<usize> = (0..rows.len()).filter_map(parent).collect();
-    let terminal = receipt.terminal_model_call_id.as_deref();
-    for (i, row) in rows.iter().enumerate() {
-        let endpoint = !parents.contains(&i) || terminal == Some(row.model_call_id.as_str());
-        if !endpoint && options.cumulative == Cumulative::Endpoints {
+    for &i in &scope.ends {
+        // A row that is not sound anywhere on the path has its own finding.
+        if scope.path(i, &sound).is_none() {
             continue;
         }
-        // The path from the root; a row that is not sound anywhere on it has its own finding.
-        let mut path = Vec::new();
-        let mut next = Some(i);
-        while let Some(at) = next.filter(|&at| sound[at] && path.len() < rows.len()) {
-            path.push(at);
-            next = parent(at);
-        }
-        if next.is_some() || path.is_empty() {
-            continue;
-        }
-        path.reverse();
-        let deltas = path.iter().filter_map(|&at| records[at].and_then(StagedView::of));
-        if let (Err(error), Some(call)) = (check_cumulative(row, deltas), records[i]) {
+        let compared = compare_cumulative(scope.found[i].cumulative, &rows[i]);
+        if let (Err(error), Some(call)) = (compared, scope.records[i]) {
             report.verify(call, error);
         }
     }

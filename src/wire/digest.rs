@@ -1,13 +1,16 @@
 //! Digests of the capture wire (`spec/gym-wire.md` section b): all SHA-256, all integers
 //! big-endian, domain words prepended without a length.
 //!
-//! Everything is streamed; no preimage is ever held.
+//! Everything is streamed; no preimage is ever held. Of many digests at once, [`Claim`] takes
+//! several at a time.
 
 use sha2::{Digest, Sha256};
 
 use super::json::{Dialect, Json};
+use super::lanes;
+use super::preimage::Preimage;
 use super::python;
-use super::view::{Columns, StagedView};
+use super::view::{Columns, StagedView, TokenIds};
 use crate::archive::Mode;
 use crate::id::Digest32;
 
@@ -34,10 +37,6 @@ impl DigestError {
     }
 }
 
-/// Bytes that are gathered before the hash sees them; small enough for the stack, a multiple of
-/// every width.
-const BLOCK: usize = 2048;
-
 fn finish(hash: Sha256) -> Digest32 {
     Digest32(hash.finalize().into())
 }
@@ -47,45 +46,46 @@ fn update_text(hash: &mut Sha256, text: &str) {
     hash.update(text.as_bytes());
 }
 
-/// Feeds `N` bytes per value, a block at a time.
-fn update_values<T: Copy, const N: usize>(
-    hash: &mut Sha256,
-    values: &[T],
-    bytes: impl Fn(T) -> [u8; N],
-) {
-    let mut block = [0; BLOCK];
-    for values in values.chunks(BLOCK / N) {
-        for (place, &value) in block.as_chunks_mut().0.iter_mut().zip(values) {
-            *place = bytes(value);
-        }
-        hash.update(&block[..values.len() * N]);
-    }
-}
-
-/// Feeds `count` times the same binary32.
-fn update_repeated(hash: &mut Sha256, value: f32, count: usize) {
-    let mut block = [0; BLOCK];
-    block.as_chunks_mut().0.fill(value.to_be_bytes());
-    let mut left = 4 * count;
-    while left > 0 {
-        let now = left.min(BLOCK);
-        hash.update(&block[..now]);
-        left -= now;
-    }
-}
-
 /// Token ids as the wire has them (u64) or as the archive keeps them (u32).
-pub trait Token: Copy + Into<u64> {}
-impl<T: Copy + Into<u64>> Token for T {}
+pub trait Token: Copy {
+    /// Token ids of this width.
+    fn list(ids: &[Self]) -> TokenIds<'_>;
+}
 
-pub(super) fn update_ids<T: Token>(hash: &mut Sha256, ids: &[T]) {
-    update_values(hash, ids, |id| id.into().to_be_bytes());
+impl Token for u64 {
+    fn list(ids: &[u64]) -> TokenIds<'_> {
+        TokenIds::Wide(ids)
+    }
+}
+
+impl Token for u32 {
+    fn list(ids: &[u32]) -> TokenIds<'_> {
+        TokenIds::Narrow(ids)
+    }
 }
 
 /// Token list encoding (b.1): the count, then each id.
-fn update_list<T: Token>(hash: &mut Sha256, ids: &[T]) {
-    hash.update((ids.len() as u64).to_be_bytes());
-    update_ids(hash, ids);
+fn put_list<'a>(to: &mut Preimage<'a>, ids: TokenIds<'a>) {
+    to.number(ids.len() as u64);
+    to.ids(ids);
+}
+
+/// Begins the preimage of all tokens from the root (b.2), `total` of them, whose ids come next.
+fn put_cumulative(to: &mut Preimage<'_>, total: u64) {
+    to.bytes(b"nemo-gym-staging-prefix-v2");
+    to.number(total);
+}
+
+fn put_chain<'a>(to: &mut Preimage<'a>, parent: Option<Digest32>, delta: TokenIds<'a>) {
+    to.bytes(b"nemo-gym-staging-chain-v1");
+    match parent {
+        None => to.bytes(&[0]),
+        Some(parent) => {
+            to.bytes(&[1]);
+            to.bytes(&parent.0);
+        }
+    }
+    put_list(to, delta);
 }
 
 /// Hash of all tokens from the root (b.2), fed delta by delta. The count comes first in the
@@ -98,15 +98,23 @@ pub struct CumulativeHasher {
 impl CumulativeHasher {
     /// Starts the hash of `total` tokens.
     pub fn new(total: u64) -> Self {
-        let mut hash = Sha256::new_with_prefix("nemo-gym-staging-prefix-v2");
-        hash.update(total.to_be_bytes());
+        let mut hash = Sha256::new();
+        let mut begin = Preimage::default();
+        put_cumulative(&mut begin, total);
+        begin.feed(&mut hash);
         Self { hash, left: total }
     }
 
     /// Adds the next tokens.
     pub fn update<T: Token>(&mut self, ids: &[T]) {
+        self.add(T::list(ids));
+    }
+
+    pub(super) fn add(&mut self, ids: TokenIds<'_>) {
         self.left = self.left.wrapping_sub(ids.len() as u64);
-        update_ids(&mut self.hash, ids);
+        let mut next = Preimage::default();
+        next.ids(ids);
+        next.feed(&mut self.hash);
     }
 
     /// The hash; `None` unless exactly the announced number of tokens was fed.
@@ -117,23 +125,57 @@ impl CumulativeHasher {
 
 /// Hash of all tokens from the root (b.2).
 pub fn cumulative_hash<T: Token>(ids: &[T]) -> Digest32 {
-    let mut hash = Sha256::new_with_prefix("nemo-gym-staging-prefix-v2");
-    update_list(&mut hash, ids);
-    finish(hash)
+    let mut preimage = Preimage::default();
+    put_cumulative(&mut preimage, ids.len() as u64);
+    preimage.ids(T::list(ids));
+    preimage.digest()
 }
 
 /// Chain hash of a delta on its parent's chain hash, `None` for a root (b.3).
 pub fn chain_hash<T: Token>(parent: Option<Digest32>, delta: &[T]) -> Digest32 {
-    let mut hash = Sha256::new_with_prefix("nemo-gym-staging-chain-v1");
-    match parent {
-        None => hash.update([0]),
-        Some(parent) => {
-            hash.update([1]);
-            hash.update(parent.0);
+    Claim::Chain { parent, delta: T::list(delta) }.digest()
+}
+
+/// What a digest of a capture is claimed to be of.
+#[derive(Clone, Debug)]
+pub enum Claim<'a> {
+    /// A staged call (b.5) that keeps [`Checked`].
+    Call(&'a Checked<'a>),
+    /// A delta on the chain hash of its parent (b.3).
+    Chain {
+        /// The parent's chain hash, `None` for a root.
+        parent: Option<Digest32>,
+        /// The delta.
+        delta: TokenIds<'a>,
+    },
+    /// The deltas from the root to a call (b.2).
+    Cumulative(Vec<TokenIds<'a>>),
+}
+
+impl<'a> Claim<'a> {
+    fn put(self, to: &mut Preimage<'a>) {
+        match self {
+            Claim::Call(call) => call.put(to),
+            Claim::Chain { parent, delta } => put_chain(to, parent, delta),
+            Claim::Cumulative(path) => {
+                put_cumulative(to, path.iter().map(|delta| delta.len() as u64).sum());
+                path.into_iter().for_each(|delta| to.ids(delta));
+            }
         }
     }
-    update_list(&mut hash, delta);
-    finish(hash)
+
+    /// The digest.
+    pub fn digest(self) -> Digest32 {
+        let mut preimage = Preimage::default();
+        self.put(&mut preimage);
+        preimage.digest()
+    }
+
+    /// The digests of what `claim` makes of each of `jobs`, in their order. Several are taken at a
+    /// time, which goes best if those of long preimages come first.
+    pub fn digests<J>(jobs: &[J], claim: impl Fn(&J) -> Self) -> Vec<Digest32> {
+        lanes::digests(jobs, |job, to| claim(job).put(to))
+    }
 }
 
 /// Digest of null or an object (b.4). Integers and floats differ, as do `{}` and null.
@@ -241,44 +283,76 @@ fn out_of_range(n: &impl std::fmt::Display) -> DigestError {
     DigestError(format!("extras integer is outside signed 64-bit range: {n}"))
 }
 
-/// Digest of a staged call (b.5). The schema version is a byte of it: 2 as published, 3 as in
-/// the seed.
+/// A staged call that breaks no argument rule.
+#[derive(Clone, Copy, Debug)]
+pub struct Checked<'a> {
+    call: StagedView<'a>,
+    versions: [u8; 3],
+}
+
+impl<'a> Checked<'a> {
+    /// Checks the call's arguments.
+    ///
+    /// # Errors
+    ///
+    /// The first argument rule that the call breaks, in the package's order and words.
+    pub fn new(call: StagedView<'a>) -> Result<Self, DigestError> {
+        let versions = check_call(&call)?;
+        check_log_probs(call.columns)?;
+        Ok(Self { call, versions })
+    }
+
+    /// The tokens of its delta.
+    pub fn token_ids(&self) -> TokenIds<'a> {
+        self.call.token_ids
+    }
+
+    /// The call digest (b.5). The schema version is a byte of it: 2 as published, 3 as in the
+    /// seed.
+    pub fn digest(self) -> Digest32 {
+        Claim::Call(&self).digest()
+    }
+
+    fn put(&self, to: &mut Preimage<'a>) {
+        let call = &self.call;
+        to.bytes(b"nemo-gym-staging-call-v2");
+        to.bytes(&self.versions);
+        to.text(call.scope);
+        to.text(call.model_call_id);
+        match call.parent_call_id {
+            None => to.bytes(&[0]),
+            Some(parent) => {
+                to.bytes(&[1]);
+                to.text(parent);
+            }
+        }
+        to.text(call.mode.as_str());
+        for n in [call.prev_len, call.delta_len, call.cum_len, call.weight_version] {
+            to.number(n);
+        }
+        let count = call.token_ids.len() as u64;
+        to.number(8 + 8 * count);
+        put_list(to, call.token_ids);
+        for column in [Column::Mask, Column::LogProbs] {
+            to.number(8 + 4 * count);
+            to.number(count);
+            put_column(to, call.columns, column);
+        }
+        to.bytes(&call.extras_digest.0);
+        for required in [call.chain_hash, call.cumulative_hash] {
+            to.bytes(&[1]);
+            to.bytes(&required.0);
+        }
+    }
+}
+
+/// Digest of a staged call (b.5).
 ///
 /// # Errors
 ///
-/// The first argument rule that the call breaks, in the package's order and words.
+/// As [`Checked::new`].
 pub fn call_digest(call: &StagedView<'_>) -> Result<Digest32, DigestError> {
-    let versions = check_call(call)?;
-    let mut hash = Sha256::new_with_prefix("nemo-gym-staging-call-v2");
-    hash.update(versions);
-    update_text(&mut hash, call.scope);
-    update_text(&mut hash, call.model_call_id);
-    match call.parent_call_id {
-        None => hash.update([0]),
-        Some(parent) => {
-            hash.update([1]);
-            update_text(&mut hash, parent);
-        }
-    }
-    update_text(&mut hash, call.mode.as_str());
-    for n in [call.prev_len, call.delta_len, call.cum_len, call.weight_version] {
-        hash.update(n.to_be_bytes());
-    }
-    let count = call.token_ids.len() as u64;
-    hash.update((8 + 8 * count).to_be_bytes());
-    hash.update(count.to_be_bytes());
-    call.token_ids.update(&mut hash);
-    for column in [Column::Mask, Column::LogProbs] {
-        hash.update((8 + 4 * count).to_be_bytes());
-        hash.update(count.to_be_bytes());
-        update_column(&mut hash, call.columns, column)?;
-    }
-    hash.update(call.extras_digest.0);
-    for required in [call.chain_hash, call.cumulative_hash] {
-        hash.update([1]);
-        hash.update(required.0);
-    }
-    Ok(finish(hash))
+    Checked::new(*call).map(Checked::digest)
 }
 
 /// The rules in the order in which the package applies them; returns the three version bytes.
@@ -348,41 +422,39 @@ fn check_columns(columns: Columns<'_>, count: usize) -> Result<(), DigestError> 
     Ok(())
 }
 
-#[derive(Clone, Copy, PartialEq)]
+/// Log-probabilities are binary32 in a digest.
+fn check_log_probs(columns: Columns<'_>) -> Result<(), DigestError> {
+    let odd = match columns {
+        Columns::Raw { logprobs, .. } => {
+            logprobs.iter().copied().find(|&x| !(x as f32).is_finite())
+        }
+        Columns::Split { generation_logprobs, .. } => {
+            generation_logprobs.iter().find(|x| !x.is_finite()).map(|&x| x.into())
+        }
+    };
+    odd.map_or(Ok(()), |x| Err(not_float32(x)))
+}
+
+#[derive(Clone, Copy)]
 enum Column {
     Mask,
     LogProbs,
 }
 
 /// One column as binary32, rounded to nearest even from what the record holds.
-fn update_column(
-    hash: &mut Sha256,
-    columns: Columns<'_>,
-    column: Column,
-) -> Result<(), DigestError> {
+fn put_column<'a>(to: &mut Preimage<'a>, columns: Columns<'a>, column: Column) {
     match (columns, column) {
-        (Columns::Raw { token_mask, .. }, Column::Mask) => {
-            update_values(hash, token_mask, |x| (x as f32).to_be_bytes());
-        }
-        (Columns::Raw { logprobs, .. }, Column::LogProbs) => {
-            if let Some(&x) = logprobs.iter().find(|&&x| !(x as f32).is_finite()) {
-                return Err(not_float32(x));
-            }
-            update_values(hash, logprobs, |x| (x as f32).to_be_bytes());
-        }
+        (Columns::Raw { token_mask, .. }, Column::Mask) => to.double(token_mask),
+        (Columns::Raw { logprobs, .. }, Column::LogProbs) => to.double(logprobs),
         (Columns::Split { carry_len, generation_logprobs }, Column::Mask) => {
-            update_repeated(hash, 0.0, carry_len);
-            update_repeated(hash, 1.0, generation_logprobs.len());
+            to.repeated(0.0, carry_len);
+            to.repeated(1.0, generation_logprobs.len());
         }
         (Columns::Split { carry_len, generation_logprobs }, Column::LogProbs) => {
-            if let Some(&x) = generation_logprobs.iter().find(|x| !x.is_finite()) {
-                return Err(not_float32(x.into()));
-            }
-            update_repeated(hash, 0.0, carry_len);
-            update_values(hash, generation_logprobs, f32::to_be_bytes);
+            to.repeated(0.0, carry_len);
+            to.single(generation_logprobs);
         }
     }
-    Ok(())
 }
 
 fn not_float32(x: f64) -> DigestError {
@@ -392,12 +464,13 @@ fn not_float32(x: f64) -> DigestError {
 
 /// Digest of a whole sequence on the local path, version 1 (b.6); an empty one has no header.
 pub fn entry_digest<T: Token>(ids: &[T]) -> Digest32 {
-    let mut hash = Sha256::new_with_prefix("nemo-gym-tokens");
+    let mut preimage = Preimage::default();
+    preimage.bytes(b"nemo-gym-tokens");
     if !ids.is_empty() {
-        hash.update([1]);
-        update_list(&mut hash, ids);
+        preimage.bytes(&[1]);
+        put_list(&mut preimage, T::list(ids));
     }
-    finish(hash)
+    preimage.digest()
 }
 
 /// Digest of one line of a Gym store, without its newline (b.7).

@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::fmt::Display;
 
-use super::digest::{self, CumulativeHasher, DIGEST_VERSION, EXTRAS_DIGEST_VERSION};
+use super::digest::{Checked, CumulativeHasher, DIGEST_VERSION, EXTRAS_DIGEST_VERSION};
 use super::fields::SCHEMAS;
 use super::manifest::Manifest;
 use super::python::{repr_optional, repr_str};
@@ -227,14 +227,29 @@ fn bind(
 ///
 /// # Errors
 ///
-/// `wrong_rollout`, `wrong_*` for the first field that differs, `invalid_snapshot`, or
-/// `corrupt_digest`.
+/// As [`check_claims`], or `corrupt_digest`.
 pub fn check_pair(
     versions: Versions,
     scope: &str,
     row: &CallRecord,
     snapshot: &StagedView<'_>,
 ) -> Result<(), VerifyError> {
+    let checked = check_claims(versions, scope, row, snapshot)?;
+    compare_digest(checked.digest(), snapshot)
+}
+
+/// [`check_pair`] but for the call digest, which is to be that of what is returned
+/// ([`compare_digest`]).
+///
+/// # Errors
+///
+/// `wrong_rollout`, `wrong_*` for the first field that differs, or `invalid_snapshot`.
+pub fn check_claims<'a>(
+    versions: Versions,
+    scope: &str,
+    row: &CallRecord,
+    snapshot: &StagedView<'a>,
+) -> Result<Checked<'a>, VerifyError> {
     let call = snapshot.model_call_id;
     if snapshot.scope != scope {
         let detail = format!("snapshot {call} belongs to {}", snapshot.scope);
@@ -258,13 +273,21 @@ pub fn check_pair(
             return Err(VerifyError::receipt(code, detail));
         }
     }
-    let digest = digest::call_digest(&StagedView { extras_digest: row.extras_digest, ..*snapshot })
-        .map_err(|e| VerifyError::receipt(Code::InvalidSnapshot, format!("call {call}: {e}")))?;
-    if digest != snapshot.digest {
-        let detail = format!("call {call}: staged digest mismatch");
-        return Err(VerifyError::receipt(Code::CorruptDigest, detail));
+    Checked::new(StagedView { extras_digest: row.extras_digest, ..*snapshot })
+        .map_err(|e| VerifyError::receipt(Code::InvalidSnapshot, format!("call {call}: {e}")))
+}
+
+/// The call digest that was found against the one that the record carries.
+///
+/// # Errors
+///
+/// `corrupt_digest`.
+pub fn compare_digest(found: Digest32, snapshot: &StagedView<'_>) -> Result<(), VerifyError> {
+    if found == snapshot.digest {
+        return Ok(());
     }
-    Ok(())
+    let detail = format!("call {}: staged digest mismatch", snapshot.model_call_id);
+    Err(VerifyError::receipt(Code::CorruptDigest, detail))
 }
 
 fn check_fields(row: &CallRecord, snapshot: &StagedView<'_>) -> Result<(), VerifyError> {
@@ -320,8 +343,21 @@ pub fn check_call(
     row: &CallRecord,
     snapshot: &StagedView<'_>,
 ) -> Result<usize, VerifyError> {
+    check_order(snapshot.token_ids.chain_hash(parent_chain_hash), row, snapshot)
+}
+
+/// [`check_call`] with the chain hash that was found.
+///
+/// # Errors
+///
+/// As [`check_call`].
+pub fn check_order(
+    chain_hash: Digest32,
+    row: &CallRecord,
+    snapshot: &StagedView<'_>,
+) -> Result<usize, VerifyError> {
     let call = &row.model_call_id;
-    if snapshot.token_ids.chain_hash(parent_chain_hash) != row.chain_hash {
+    if chain_hash != row.chain_hash {
         let detail = format!("call {call} does not extend its parent's staged chain");
         return Err(VerifyError::rebuild(Code::ChainHashMismatch, detail));
     }
@@ -353,7 +389,16 @@ pub fn check_cumulative<'a>(
     for delta in deltas {
         delta.token_ids.accumulate(&mut hash);
     }
-    if hash.finish() == Some(row.cumulative_hash) {
+    compare_cumulative(hash.finish(), row)
+}
+
+/// [`check_cumulative`] with the hash that was found.
+///
+/// # Errors
+///
+/// As [`check_cumulative`].
+pub fn compare_cumulative(found: Option<Digest32>, row: &CallRecord) -> Result<(), VerifyError> {
+    if found == Some(row.cumulative_hash) {
         return Ok(());
     }
     let call = &row.model_call_id;

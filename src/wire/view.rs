@@ -1,7 +1,5 @@
 //! A staged call by reference, whether it lies in a record of the wire or in an archive.
 
-use sha2::Sha256;
-
 use super::digest;
 use super::staged::StagedRecord;
 use crate::archive::{Call, Mode};
@@ -79,17 +77,7 @@ impl TokenIds<'_> {
 
     /// Adds this delta to a cumulative hash.
     pub fn accumulate(&self, hash: &mut digest::CumulativeHasher) {
-        match self {
-            TokenIds::Wide(ids) => hash.update(ids),
-            TokenIds::Narrow(ids) => hash.update(ids),
-        }
-    }
-
-    pub(super) fn update(&self, hash: &mut Sha256) {
-        match self {
-            TokenIds::Wide(ids) => digest::update_ids(hash, ids),
-            TokenIds::Narrow(ids) => digest::update_ids(hash, ids),
-        }
+        hash.add(*self);
     }
 }
 
