@@ -188,7 +188,8 @@ fn claims<'a>(group: &'a Group, checked: &'a [Checked<'a>]) -> Vec<(Claim<'a>, D
     let tokens = |claim: &Claim<'_>| match claim {
         Claim::Call(call) => 2 * call.token_ids().len(),
         Claim::Chain { delta, .. } => delta.len(),
-        Claim::Cumulative(path) => path.iter().map(TokenIds::len).sum(),
+        Claim::Cumulative(path) | Claim::Entry(path) => path.iter().map(TokenIds::len).sum(),
+        Claim::Line(line) => line.len() / 8,
     };
     all.sort_by_key(|(claim, _)| Reverse(tokens(claim)));
     all

@@ -12,7 +12,7 @@ use forestctl::archive::{self, Archive, Mode};
 use forestctl::id::Digest32;
 use forestctl::wire::builder::resolve_parents;
 use forestctl::wire::digest::{
-    CumulativeHasher, EMPTY_EXTRAS_DIGEST, call_digest, chain_hash, entry_digest, line_digest,
+    Claim, CumulativeHasher, EMPTY_EXTRAS_DIGEST, call_digest, chain_hash, entry_digest,
 };
 use forestctl::wire::{Receipt, StagedRecord, StoreFiles, TokenEntry, read_store};
 use forestctl::{ingest, rows, select, validate};
@@ -273,7 +273,7 @@ fn store(dir: &Path, wanted: &dyn Fn(&str) -> bool) {
     let text = String::from_utf8(file("jsonl")).expect("text");
     if wanted("store_lines") {
         let lines: Vec<&str> = text.lines().collect();
-        let took = time(|| lines.par_iter().map(|l| line_digest(l.as_bytes()).0[0]).max());
+        let took = time(|| lines.par_iter().map(|l| Claim::Line(l.as_bytes()).digest().0[0]).max());
         report("store_lines", took, mebibytes, "MiB");
     }
     if wanted("store_parse") {
@@ -361,7 +361,7 @@ fn write_store(dir: &Path, turns: usize) -> usize {
             join(&generation, u64::to_string),
             join(&prompt, u64::to_string),
         );
-        digests.push(format!("\"{call}\":\"{}\"", line_digest(line.as_bytes())));
+        digests.push(format!("\"{call}\":\"{}\"", Claim::Line(line.as_bytes()).digest()));
         text += &line;
         text.push('\n');
         intents += &format!("{call}\n");

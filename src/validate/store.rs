@@ -6,7 +6,8 @@ use super::values::place;
 use super::{Cumulative, Options};
 use crate::archive::{Call, Rollout};
 use crate::finding::{Code, Finding};
-use crate::wire::digest::entry_digest;
+use crate::wire::TokenIds;
+use crate::wire::digest::Claim;
 
 /// Findings on the calls of a Gym store or of inline rollouts.
 pub fn check(rollout: &Rollout, options: Options, findings: &mut Vec<Finding>) {
@@ -74,9 +75,8 @@ pub fn check(rollout: &Rollout, options: Options, findings: &mut Vec<Finding>) {
             if path.last().is_some_and(|first| first.parent_call_id.is_some()) {
                 continue;
             }
-            let tokens: Vec<u32> =
-                path.iter().rev().flat_map(|c| c.token_ids.iter().copied()).collect();
-            if entry_digest(&tokens) != recorded {
+            let stretches = path.iter().rev().map(|call| TokenIds::Narrow(&call.token_ids));
+            if Claim::Entry(stretches.collect()).digest() != recorded {
                 let message =
                     format!("the tokens up to call {id} do not give the digest {recorded}");
                 report(Code::EntryDigestMismatch, message, "digest");

@@ -4,6 +4,7 @@
 //! Everything is streamed; no preimage is ever held. Of many digests at once, [`Claim`] takes
 //! several at a time.
 
+use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
 use super::json::{Dialect, Json};
@@ -150,6 +151,10 @@ pub enum Claim<'a> {
     },
     /// The deltas from the root to a call (b.2).
     Cumulative(Vec<TokenIds<'a>>),
+    /// A whole sequence on the local path in stretches (b.6).
+    Entry(Vec<TokenIds<'a>>),
+    /// One line of a Gym store, without its newline (b.7).
+    Line(&'a [u8]),
 }
 
 impl<'a> Claim<'a> {
@@ -161,6 +166,8 @@ impl<'a> Claim<'a> {
                 put_cumulative(to, path.iter().map(|delta| delta.len() as u64).sum());
                 path.into_iter().for_each(|delta| to.ids(delta));
             }
+            Claim::Entry(stretches) => put_entry(to, stretches),
+            Claim::Line(line) => to.borrowed(line),
         }
     }
 
@@ -175,6 +182,21 @@ impl<'a> Claim<'a> {
     /// time, which goes best if those of long preimages come first.
     pub fn digests<J>(jobs: &[J], claim: impl Fn(&J) -> Self) -> Vec<Digest32> {
         lanes::digests(jobs, |job, to| claim(job).put(to))
+    }
+
+    /// The same on all threads.
+    pub fn digests_on_threads<J: Sync>(
+        jobs: &[J],
+        claim: impl Fn(&J) -> Self + Sync,
+    ) -> Vec<Digest32> {
+        let threads = rayon::current_num_threads();
+        let of_thread = |first: usize| {
+            let own: Vec<&J> = jobs.iter().skip(first).step_by(threads).collect();
+            Self::digests(&own, |job| claim(job))
+        };
+        let mut by_thread: Vec<_> =
+            (0..threads).into_par_iter().map(of_thread).map(Vec::into_iter).collect();
+        (0..jobs.len()).filter_map(|job| by_thread[job % threads].next()).collect()
     }
 }
 
@@ -464,18 +486,17 @@ fn not_float32(x: f64) -> DigestError {
 
 /// Digest of a whole sequence on the local path, version 1 (b.6); an empty one has no header.
 pub fn entry_digest<T: Token>(ids: &[T]) -> Digest32 {
-    let mut preimage = Preimage::default();
-    preimage.bytes(b"nemo-gym-tokens");
-    if !ids.is_empty() {
-        preimage.bytes(&[1]);
-        put_list(&mut preimage, T::list(ids));
-    }
-    preimage.digest()
+    Claim::Entry(vec![T::list(ids)]).digest()
 }
 
-/// Digest of one line of a Gym store, without its newline (b.7).
-pub fn line_digest(line: &[u8]) -> Digest32 {
-    finish(Sha256::new_with_prefix(line))
+fn put_entry<'a>(to: &mut Preimage<'a>, stretches: Vec<TokenIds<'a>>) {
+    to.bytes(b"nemo-gym-tokens");
+    let tokens: u64 = stretches.iter().map(|ids| ids.len() as u64).sum();
+    if tokens > 0 {
+        to.bytes(&[1]);
+        to.number(tokens);
+        stretches.into_iter().for_each(|ids| to.ids(ids));
+    }
 }
 
 /// Key of the staged tensors (b.8). Nothing is escaped, so keys of odd ids can collide.

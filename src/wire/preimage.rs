@@ -26,6 +26,7 @@ pub(super) struct Preimage<'a> {
 enum Part<'a> {
     /// The short fields up to this place.
     Short(usize),
+    Borrowed(&'a [u8]),
     Wide(&'a [u64]),
     Narrow(&'a [u32]),
     Single(&'a [f32]),
@@ -51,6 +52,11 @@ impl<'a> Preimage<'a> {
             Some(Part::Short(end)) => *end = self.short.len(),
             _ => self.parts.push(Part::Short(self.short.len())),
         }
+    }
+
+    /// Bytes as they are, of which there may be many.
+    pub fn borrowed(&mut self, bytes: &'a [u8]) {
+        self.parts.push(Part::Borrowed(bytes));
     }
 
     /// A number.
@@ -106,6 +112,12 @@ impl<'a> Preimage<'a> {
                     to[..count].copy_from_slice(&left[..count]);
                     self.short_done += count;
                     (count, 1, done + left.len())
+                }
+                Part::Borrowed(bytes) => {
+                    let left = &bytes[done..];
+                    let count = to.len().min(left.len());
+                    to[..count].copy_from_slice(&left[..count]);
+                    (count, 1, bytes.len())
                 }
                 Part::Wide(ids) => (put(to, &ids[done..], u64::to_be_bytes), 8, ids.len()),
                 Part::Narrow(ids) => {

@@ -5,9 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use rayon::prelude::*;
-
-use super::digest::line_digest;
+use super::digest::Claim;
 use super::entries::{EntryDraft, EntryReader};
 use super::entry::TokenEntry;
 use super::fields::RecordError;
@@ -301,8 +299,7 @@ impl<'a> StoreReader<'a> {
         self.end = offset + block.len() as u64;
         let lines = lines(first_line, offset, block);
         let parse = |reader: &mut EntryReader| reader.read(lines.iter().map(|(.., text)| *text));
-        let digest =
-            || -> Vec<_> { lines.par_iter().map(|(.., text)| line_digest(text)).collect() };
+        let digest = || Claim::digests(&lines, |(.., text)| Claim::Line(text));
         let (drafts, digests) = rayon::join(|| parse(&mut self.reader), digest);
         for (((line, offset, _), draft), digest) in lines.iter().zip(drafts).zip(digests) {
             self.last = None;

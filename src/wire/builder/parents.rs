@@ -9,7 +9,8 @@ use rayon::prelude::*;
 use super::prefix::PrefixIndex;
 use crate::finding::Code;
 use crate::id::Digest32;
-use crate::wire::digest::entry_digest;
+use crate::wire::TokenIds;
+use crate::wire::digest::Claim;
 use crate::wire::entry::{ParentResolution, TokenEntry};
 
 /// Links that are followed before a chain of delta records counts as broken.
@@ -51,7 +52,7 @@ impl<'a> Sequence<'a> {
     }
 
     fn digest(&self) -> Digest32 {
-        entry_digest(&[&*self.prompt, self.generation].concat())
+        Claim::Entry(vec![TokenIds::Wide(&self.prompt), TokenIds::Wide(self.generation)]).digest()
     }
 }
 
@@ -320,9 +321,17 @@ impl<'a> Kept<'a> {
                 Some(stamped) => usize::try_from(stamped).ok()?,
                 None => self.sequences[parent].as_ref()?.len(),
             };
-            self.prompt(call).get(..length).map(entry_digest)
+            Some((call, self.prompt(call).get(..length)?))
         };
-        (0..self.calls.len()).into_par_iter().map(head).collect()
+        let mut known: Vec<(usize, &[u64])> = (0..self.calls.len()).filter_map(head).collect();
+        known.sort_by_key(|(_, head)| std::cmp::Reverse(head.len()));
+        let digests =
+            Claim::digests_on_threads(&known, |(_, head)| Claim::Entry(vec![TokenIds::Wide(head)]));
+        let mut heads = vec![None; self.calls.len()];
+        for ((call, _), digest) in known.into_iter().zip(digests) {
+            heads[call] = Some(digest);
+        }
+        heads
     }
 
     /// Whether a prompt, of whose beginning `head` is the digest, begins with what its parent is
