@@ -107,7 +107,7 @@ _forestctl() {
             return 0
             ;;
         forestctl__subcmd__build__subcmd__rows)
-            opts="-o -j -q -v -h -V --output --force --policy --assume-complete --mask-errors --data-parallel --train-micro-batch --logprob-micro-batch --sequence-packing --no-leave-one-out --no-normalize --advantage-clip-low --advantage-clip-high --overlong-filtering --masked-reward-policy --format --color --jobs --quiet --verbose --help --version"
+            opts="-o -j -q -v -h -V --output --force --policy --selector-python --selector-timeout --assume-complete --mask-errors --data-parallel --train-micro-batch --logprob-micro-batch --sequence-packing --no-leave-one-out --no-normalize --advantage-clip-low --advantage-clip-high --overlong-filtering --masked-reward-policy --format --color --jobs --quiet --verbose --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -122,7 +122,15 @@ _forestctl() {
                     return 0
                     ;;
                 --policy)
-                    COMPREPLY=($(compgen -W "returned_history all_captured" -- "${cur}"))
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --selector-python)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --selector-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --data-parallel)
@@ -445,14 +453,22 @@ _forestctl() {
             return 0
             ;;
         forestctl__subcmd__select)
-            opts="-j -q -v -h -V --policy --assume-complete --format --color --jobs --quiet --verbose --help --version"
+            opts="-j -q -v -h -V --policy --selector-python --selector-timeout --assume-complete --format --color --jobs --quiet --verbose --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --policy)
-                    COMPREPLY=($(compgen -W "returned_history all_captured" -- "${cur}"))
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --selector-python)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --selector-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --format)
@@ -573,7 +589,7 @@ _forestctl() {
             return 0
             ;;
         forestctl__subcmd__validate)
-            opts="-j -q -v -h -V --cumulative --read-data --policy --assume-complete --report --fail-on --deny --warn --allow --format --color --jobs --quiet --verbose --help --version"
+            opts="-j -q -v -h -V --cumulative --read-data --policy --selector-python --selector-timeout --assume-complete --report --fail-on --deny --warn --allow --format --color --jobs --quiet --verbose --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -588,7 +604,15 @@ _forestctl() {
                     return 0
                     ;;
                 --policy)
-                    COMPREPLY=($(compgen -W "returned_history all_captured" -- "${cur}"))
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --selector-python)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --selector-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --report)
@@ -600,15 +624,15 @@ _forestctl() {
                     return 0
                     ;;
                 --deny)
-                    COMPREPLY=($(compgen -W "malformed_json malformed_record malformed_receipt malformed_media malformed_rollout line_too_long unreadable_source quarantine_full superseded_attempt malformed_sidecar orphan_tensor token_id_out_of_range conflicting_record unknown_scope conflicting_store_entry torn_store_tail store_unreadable unresolved_parent parent_digest_mismatch unsupported_schema unsupported_digest unsupported_extras_digest unsupported_fingerprint unsupported_replay unsupported_recovery rollout_failed capture_poisoned empty_manifest duplicate_manifest_row duplicate_staging_key row_count_mismatch duplicate_snapshot snapshot_identity_mismatch snapshot_order_mismatch wrong_rollout wrong_model_call_id wrong_parent_call_id wrong_mode wrong_prev_len wrong_delta_len wrong_cum_len wrong_weight_version wrong_digest wrong_extras_digest wrong_chain_hash wrong_cumulative_hash wrong_schema_version wrong_digest_version wrong_extras_digest_version invalid_snapshot corrupt_digest corrupt_extras_digest missing_parent parent_length_mismatch lineage_cycle missing_terminal chain_hash_mismatch invalid_mask_order empty_generation cumulative_hash_mismatch missing_receipt receipt_reward_mismatch uncommitted_record unaccounted_call capture_pending capture_failed capture_cancelled completion_failed completeness_unknown capture_incomplete completion_unrecorded clamped_logprob positive_logprob entry_digest_mismatch media_flag_mismatch media_metadata_mismatch invalid_media_geometry media_span_order media_span_outside_prompt media_token_mismatch media_uncovered media_not_new media_retained_changed media_prefix_mismatch missing_media_tensor unexpected_media_tensor invalid_media_tensor media_count_mismatch media_size_mismatch media_frame_mismatch media_size_indivisible media_patch_mismatch media_merge_mismatch media_frames_mixed media_dtype_mismatch media_patch_size_mismatch selection_not_closed failed_selected_call missing_reward missing_logprob missing_evidence ambiguous_evidence contradictory_evidence duplicated_evidence unmatched_evidence partial_generation unsupported_item terminal_not_selected terminal_mismatch unattributed_terminal missing_completion no_verified_layout inconsistent_group route_shape_mismatch invalid_route overlong seq_logprob_error environment_masked corrupt_file missing_tensor corrupt_tensor inconsistent_archive unlisted_file unknown_code warnings" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "malformed_json malformed_record malformed_receipt malformed_media malformed_rollout line_too_long unreadable_source quarantine_full superseded_attempt malformed_sidecar orphan_tensor token_id_out_of_range conflicting_record unknown_scope conflicting_store_entry torn_store_tail store_unreadable unresolved_parent parent_digest_mismatch unsupported_schema unsupported_digest unsupported_extras_digest unsupported_fingerprint unsupported_replay unsupported_recovery rollout_failed capture_poisoned empty_manifest duplicate_manifest_row duplicate_staging_key row_count_mismatch duplicate_snapshot snapshot_identity_mismatch snapshot_order_mismatch wrong_rollout wrong_model_call_id wrong_parent_call_id wrong_mode wrong_prev_len wrong_delta_len wrong_cum_len wrong_weight_version wrong_digest wrong_extras_digest wrong_chain_hash wrong_cumulative_hash wrong_schema_version wrong_digest_version wrong_extras_digest_version invalid_snapshot corrupt_digest corrupt_extras_digest missing_parent parent_length_mismatch lineage_cycle missing_terminal chain_hash_mismatch invalid_mask_order empty_generation cumulative_hash_mismatch missing_receipt receipt_reward_mismatch uncommitted_record unaccounted_call capture_pending capture_failed capture_cancelled completion_failed completeness_unknown capture_incomplete completion_unrecorded clamped_logprob positive_logprob entry_digest_mismatch media_flag_mismatch media_metadata_mismatch invalid_media_geometry media_span_order media_span_outside_prompt media_token_mismatch media_uncovered media_not_new media_retained_changed media_prefix_mismatch missing_media_tensor unexpected_media_tensor invalid_media_tensor media_count_mismatch media_size_mismatch media_frame_mismatch media_size_indivisible media_patch_mismatch media_merge_mismatch media_frames_mixed media_dtype_mismatch media_patch_size_mismatch selection_not_closed failed_selected_call missing_reward missing_logprob missing_evidence ambiguous_evidence contradictory_evidence duplicated_evidence unmatched_evidence partial_generation unsupported_item terminal_not_selected terminal_mismatch unattributed_terminal missing_completion selector_failed selector_timeout invalid_selection no_verified_layout inconsistent_group route_shape_mismatch invalid_route overlong seq_logprob_error environment_masked corrupt_file missing_tensor corrupt_tensor inconsistent_archive unlisted_file unknown_code warnings" -- "${cur}"))
                     return 0
                     ;;
                 --warn)
-                    COMPREPLY=($(compgen -W "malformed_json malformed_record malformed_receipt malformed_media malformed_rollout line_too_long unreadable_source quarantine_full superseded_attempt malformed_sidecar orphan_tensor token_id_out_of_range conflicting_record unknown_scope conflicting_store_entry torn_store_tail store_unreadable unresolved_parent parent_digest_mismatch unsupported_schema unsupported_digest unsupported_extras_digest unsupported_fingerprint unsupported_replay unsupported_recovery rollout_failed capture_poisoned empty_manifest duplicate_manifest_row duplicate_staging_key row_count_mismatch duplicate_snapshot snapshot_identity_mismatch snapshot_order_mismatch wrong_rollout wrong_model_call_id wrong_parent_call_id wrong_mode wrong_prev_len wrong_delta_len wrong_cum_len wrong_weight_version wrong_digest wrong_extras_digest wrong_chain_hash wrong_cumulative_hash wrong_schema_version wrong_digest_version wrong_extras_digest_version invalid_snapshot corrupt_digest corrupt_extras_digest missing_parent parent_length_mismatch lineage_cycle missing_terminal chain_hash_mismatch invalid_mask_order empty_generation cumulative_hash_mismatch missing_receipt receipt_reward_mismatch uncommitted_record unaccounted_call capture_pending capture_failed capture_cancelled completion_failed completeness_unknown capture_incomplete completion_unrecorded clamped_logprob positive_logprob entry_digest_mismatch media_flag_mismatch media_metadata_mismatch invalid_media_geometry media_span_order media_span_outside_prompt media_token_mismatch media_uncovered media_not_new media_retained_changed media_prefix_mismatch missing_media_tensor unexpected_media_tensor invalid_media_tensor media_count_mismatch media_size_mismatch media_frame_mismatch media_size_indivisible media_patch_mismatch media_merge_mismatch media_frames_mixed media_dtype_mismatch media_patch_size_mismatch selection_not_closed failed_selected_call missing_reward missing_logprob missing_evidence ambiguous_evidence contradictory_evidence duplicated_evidence unmatched_evidence partial_generation unsupported_item terminal_not_selected terminal_mismatch unattributed_terminal missing_completion no_verified_layout inconsistent_group route_shape_mismatch invalid_route overlong seq_logprob_error environment_masked corrupt_file missing_tensor corrupt_tensor inconsistent_archive unlisted_file unknown_code warnings" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "malformed_json malformed_record malformed_receipt malformed_media malformed_rollout line_too_long unreadable_source quarantine_full superseded_attempt malformed_sidecar orphan_tensor token_id_out_of_range conflicting_record unknown_scope conflicting_store_entry torn_store_tail store_unreadable unresolved_parent parent_digest_mismatch unsupported_schema unsupported_digest unsupported_extras_digest unsupported_fingerprint unsupported_replay unsupported_recovery rollout_failed capture_poisoned empty_manifest duplicate_manifest_row duplicate_staging_key row_count_mismatch duplicate_snapshot snapshot_identity_mismatch snapshot_order_mismatch wrong_rollout wrong_model_call_id wrong_parent_call_id wrong_mode wrong_prev_len wrong_delta_len wrong_cum_len wrong_weight_version wrong_digest wrong_extras_digest wrong_chain_hash wrong_cumulative_hash wrong_schema_version wrong_digest_version wrong_extras_digest_version invalid_snapshot corrupt_digest corrupt_extras_digest missing_parent parent_length_mismatch lineage_cycle missing_terminal chain_hash_mismatch invalid_mask_order empty_generation cumulative_hash_mismatch missing_receipt receipt_reward_mismatch uncommitted_record unaccounted_call capture_pending capture_failed capture_cancelled completion_failed completeness_unknown capture_incomplete completion_unrecorded clamped_logprob positive_logprob entry_digest_mismatch media_flag_mismatch media_metadata_mismatch invalid_media_geometry media_span_order media_span_outside_prompt media_token_mismatch media_uncovered media_not_new media_retained_changed media_prefix_mismatch missing_media_tensor unexpected_media_tensor invalid_media_tensor media_count_mismatch media_size_mismatch media_frame_mismatch media_size_indivisible media_patch_mismatch media_merge_mismatch media_frames_mixed media_dtype_mismatch media_patch_size_mismatch selection_not_closed failed_selected_call missing_reward missing_logprob missing_evidence ambiguous_evidence contradictory_evidence duplicated_evidence unmatched_evidence partial_generation unsupported_item terminal_not_selected terminal_mismatch unattributed_terminal missing_completion selector_failed selector_timeout invalid_selection no_verified_layout inconsistent_group route_shape_mismatch invalid_route overlong seq_logprob_error environment_masked corrupt_file missing_tensor corrupt_tensor inconsistent_archive unlisted_file unknown_code warnings" -- "${cur}"))
                     return 0
                     ;;
                 --allow)
-                    COMPREPLY=($(compgen -W "malformed_json malformed_record malformed_receipt malformed_media malformed_rollout line_too_long unreadable_source quarantine_full superseded_attempt malformed_sidecar orphan_tensor token_id_out_of_range conflicting_record unknown_scope conflicting_store_entry torn_store_tail store_unreadable unresolved_parent parent_digest_mismatch unsupported_schema unsupported_digest unsupported_extras_digest unsupported_fingerprint unsupported_replay unsupported_recovery rollout_failed capture_poisoned empty_manifest duplicate_manifest_row duplicate_staging_key row_count_mismatch duplicate_snapshot snapshot_identity_mismatch snapshot_order_mismatch wrong_rollout wrong_model_call_id wrong_parent_call_id wrong_mode wrong_prev_len wrong_delta_len wrong_cum_len wrong_weight_version wrong_digest wrong_extras_digest wrong_chain_hash wrong_cumulative_hash wrong_schema_version wrong_digest_version wrong_extras_digest_version invalid_snapshot corrupt_digest corrupt_extras_digest missing_parent parent_length_mismatch lineage_cycle missing_terminal chain_hash_mismatch invalid_mask_order empty_generation cumulative_hash_mismatch missing_receipt receipt_reward_mismatch uncommitted_record unaccounted_call capture_pending capture_failed capture_cancelled completion_failed completeness_unknown capture_incomplete completion_unrecorded clamped_logprob positive_logprob entry_digest_mismatch media_flag_mismatch media_metadata_mismatch invalid_media_geometry media_span_order media_span_outside_prompt media_token_mismatch media_uncovered media_not_new media_retained_changed media_prefix_mismatch missing_media_tensor unexpected_media_tensor invalid_media_tensor media_count_mismatch media_size_mismatch media_frame_mismatch media_size_indivisible media_patch_mismatch media_merge_mismatch media_frames_mixed media_dtype_mismatch media_patch_size_mismatch selection_not_closed failed_selected_call missing_reward missing_logprob missing_evidence ambiguous_evidence contradictory_evidence duplicated_evidence unmatched_evidence partial_generation unsupported_item terminal_not_selected terminal_mismatch unattributed_terminal missing_completion no_verified_layout inconsistent_group route_shape_mismatch invalid_route overlong seq_logprob_error environment_masked corrupt_file missing_tensor corrupt_tensor inconsistent_archive unlisted_file unknown_code warnings" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "malformed_json malformed_record malformed_receipt malformed_media malformed_rollout line_too_long unreadable_source quarantine_full superseded_attempt malformed_sidecar orphan_tensor token_id_out_of_range conflicting_record unknown_scope conflicting_store_entry torn_store_tail store_unreadable unresolved_parent parent_digest_mismatch unsupported_schema unsupported_digest unsupported_extras_digest unsupported_fingerprint unsupported_replay unsupported_recovery rollout_failed capture_poisoned empty_manifest duplicate_manifest_row duplicate_staging_key row_count_mismatch duplicate_snapshot snapshot_identity_mismatch snapshot_order_mismatch wrong_rollout wrong_model_call_id wrong_parent_call_id wrong_mode wrong_prev_len wrong_delta_len wrong_cum_len wrong_weight_version wrong_digest wrong_extras_digest wrong_chain_hash wrong_cumulative_hash wrong_schema_version wrong_digest_version wrong_extras_digest_version invalid_snapshot corrupt_digest corrupt_extras_digest missing_parent parent_length_mismatch lineage_cycle missing_terminal chain_hash_mismatch invalid_mask_order empty_generation cumulative_hash_mismatch missing_receipt receipt_reward_mismatch uncommitted_record unaccounted_call capture_pending capture_failed capture_cancelled completion_failed completeness_unknown capture_incomplete completion_unrecorded clamped_logprob positive_logprob entry_digest_mismatch media_flag_mismatch media_metadata_mismatch invalid_media_geometry media_span_order media_span_outside_prompt media_token_mismatch media_uncovered media_not_new media_retained_changed media_prefix_mismatch missing_media_tensor unexpected_media_tensor invalid_media_tensor media_count_mismatch media_size_mismatch media_frame_mismatch media_size_indivisible media_patch_mismatch media_merge_mismatch media_frames_mixed media_dtype_mismatch media_patch_size_mismatch selection_not_closed failed_selected_call missing_reward missing_logprob missing_evidence ambiguous_evidence contradictory_evidence duplicated_evidence unmatched_evidence partial_generation unsupported_item terminal_not_selected terminal_mismatch unattributed_terminal missing_completion selector_failed selector_timeout invalid_selection no_verified_layout inconsistent_group route_shape_mismatch invalid_route overlong seq_logprob_error environment_masked corrupt_file missing_tensor corrupt_tensor inconsistent_archive unlisted_file unknown_code warnings" -- "${cur}"))
                     return 0
                     ;;
                 --format)

@@ -63,8 +63,9 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand ingest" -s V -l vers
 complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -l cumulative -d 'Calls whose cumulative hash is computed again; all is quadratic in the length of a chain' -r -f -a "endpoints\t'Scored calls and calls without a child'
 all\t'Every call'"
 complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -l read-data -d 'Read tensor data, too: all, one share of several (2/5), or a percentage (2.5%). Digests of rollouts whose calls are signed are computed again, too' -r
-complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -l policy -d 'Select by this policy too, and report why rollouts are masked and groups dropped' -r -f -a "returned_history\t'Calls whose generations the returned history holds'
-all_captured\t'Every recorded call, abandoned retries and branches included'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -l policy -d 'Select by this policy too, and report why rollouts are masked and groups dropped' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -l selector-python -d 'Python interpreter of a module:function policy' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -l selector-timeout -d 'Seconds that a selector may take for one rollout' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -l report -d 'Report to another tool too: junit=FILE, sarif=FILE, github, or github=FILE' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -l fail-on -d 'Least severity of a finding that makes the exit code 1' -r -f -a "never\t'No finding does'
 error\t'Wrong evidence only'
@@ -180,6 +181,9 @@ terminal_not_selected\t''
 terminal_mismatch\t''
 unattributed_terminal\t''
 missing_completion\t''
+selector_failed\t''
+selector_timeout\t''
+invalid_selection\t''
 no_verified_layout\t''
 inconsistent_group\t''
 route_shape_mismatch\t''
@@ -305,6 +309,9 @@ terminal_not_selected\t''
 terminal_mismatch\t''
 unattributed_terminal\t''
 missing_completion\t''
+selector_failed\t''
+selector_timeout\t''
+invalid_selection\t''
 no_verified_layout\t''
 inconsistent_group\t''
 route_shape_mismatch\t''
@@ -430,6 +437,9 @@ terminal_not_selected\t''
 terminal_mismatch\t''
 unattributed_terminal\t''
 missing_completion\t''
+selector_failed\t''
+selector_timeout\t''
+invalid_selection\t''
 no_verified_layout\t''
 inconsistent_group\t''
 route_shape_mismatch\t''
@@ -457,8 +467,9 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -s q -l qu
 complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -s v -l verbose -d 'Log what is being done; twice for details'
 complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -s V -l version -d 'Print version'
-complete -c forestctl -n "__fish_forestctl_using_subcommand select" -l policy -d 'Which captured calls train' -r -f -a "returned_history\t'Calls whose generations the returned history holds'
-all_captured\t'Every recorded call, abandoned retries and branches included'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand select" -l policy -d 'Which captured calls train' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand select" -l selector-python -d 'Python interpreter of a module:function policy' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand select" -l selector-timeout -d 'Seconds that a selector may take for one rollout' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand select" -l format -d 'How results are printed on stdout: human, json, jsonl, or csv' -r -f -a "human\t'For reading; not stable'
 json\t'One versioned JSON document'
 jsonl\t'One JSON object per item and line'
@@ -473,8 +484,9 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand select" -s v -l verb
 complete -c forestctl -n "__fish_forestctl_using_subcommand select" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c forestctl -n "__fish_forestctl_using_subcommand select" -s V -l version -d 'Print version'
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -s o -l output -d 'The rows directory to write' -r -F
-complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l policy -d 'Which captured calls train' -r -f -a "returned_history\t'Calls whose generations the returned history holds'
-all_captured\t'Every recorded call, abandoned retries and branches included'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l policy -d 'Which captured calls train' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l selector-python -d 'Python interpreter of a module:function policy' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l selector-timeout -d 'Seconds that a selector may take for one rollout' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l data-parallel -d 'Ranks that share the rows of a group' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l train-micro-batch -d 'Rows of a training microbatch' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l logprob-micro-batch -d 'Rows of a log-probability microbatch' -r

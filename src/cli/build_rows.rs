@@ -147,7 +147,7 @@ impl BuildRowsArgs {
         let manifest = RowsManifest::new(
             Provenance {
                 archive: Some(selected.archive.digest()),
-                policy: self.selecting.policy.policy().name().to_owned(),
+                policy: self.selecting.policy.to_string(),
                 assume_complete: self.selecting.assume_complete,
                 batch,
                 grpo,

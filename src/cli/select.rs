@@ -13,7 +13,7 @@ use crate::archive::{Group, Rollout};
 use crate::error::Result;
 use crate::finding::Code;
 use crate::id::{CallId, GroupId, RolloutId};
-use crate::select::{PolicyName, Verdict};
+use crate::select::Verdict;
 
 const EXAMPLES: &str = concat!(
     "\
@@ -46,7 +46,7 @@ pub(super) fn schema() -> schemars::Schema {
 #[derive(Debug, Serialize, JsonSchema)]
 struct Document<'a> {
     schema_version: u32,
-    policy: PolicyName,
+    policy: String,
     rollouts: Vec<RolloutLine<'a>>,
     dropped_groups: Vec<DroppedLine<'a>>,
 }
@@ -83,7 +83,7 @@ impl SelectArgs {
     /// Runs the command.
     pub fn run(self, ui: &Ui) -> Result<Exit> {
         let selected = self.selecting.select(&self.archive, ui, |group| captured(&group))?;
-        let document = Document::new(self.selecting.policy, &selected);
+        let document = Document::new(self.selecting.policy.to_string(), &selected);
         match ui.format {
             Format::Human => document.print(&selected, ui)?,
             Format::Json => ui.json(&document)?,
@@ -102,7 +102,7 @@ impl SelectArgs {
 }
 
 impl<'a> Document<'a> {
-    fn new(policy: PolicyName, selected: &'a Selected<Vec<Captured>>) -> Self {
+    fn new(policy: String, selected: &'a Selected<Vec<Captured>>) -> Self {
         let groups = &selected.selection.groups;
         let lines = groups.iter().flat_map(|group| {
             group.rollouts.iter().map(|rollout| RolloutLine {
@@ -149,7 +149,7 @@ impl<'a> Document<'a> {
             ui.tone(Tone::Strong, thousands(valid as u64)),
             thousands(self.rollouts.len() as u64),
             thousands(calls as u64),
-            self.policy.policy().name(),
+            self.policy,
         ))?;
         for group in &self.dropped_groups {
             ui.line(format!(

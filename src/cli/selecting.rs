@@ -1,7 +1,8 @@
 //! What `select` and `build-rows` have in common: flags, the selection, and its findings.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 use rayon::prelude::*;
@@ -11,18 +12,64 @@ use crate::archive::{Archive, Group, Part};
 use crate::error::{Error, Result};
 use crate::finding::{Code, Finding, Severity};
 use crate::report;
-use crate::select::{GroupSelection, PolicyName, SelectSettings, Selection, select_group};
+use crate::select::custom::{Custom, Limits};
+use crate::select::{
+    AllCaptured, GroupSelection, Policy, PolicyChoice, PolicyName, ReturnedHistory, SelectSettings,
+    Selection, select_group,
+};
 use crate::validate::{Options, invalid_rollouts, validate};
 
 /// Flags of every command that selects.
 #[derive(Debug, Args)]
 pub struct SelectingArgs {
     /// Which captured calls train
-    #[arg(long, value_enum, default_value_t, value_name = "POLICY")]
-    pub policy: PolicyName,
+    ///
+    /// returned_history (calls whose generations the returned history holds), all_captured (every
+    /// recorded call, abandoned retries and branches included), module:function (a Python
+    /// function), or exec:PROGRAM (any program). docs/selectors.md tells what a selector is given
+    /// and has to answer.
+    #[arg(long, default_value_t, value_name = "POLICY")]
+    pub policy: PolicyChoice,
+    #[command(flatten)]
+    selector: SelectorArgs,
     /// Take sources that cannot tell whether calls were lost as complete
     #[arg(long)]
     pub assume_complete: bool,
+}
+
+/// Flags of selectors that users write.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Selectors")]
+pub struct SelectorArgs {
+    /// Python interpreter of a module:function policy
+    #[arg(long, value_name = "PYTHON", default_value = "python3")]
+    selector_python: PathBuf,
+    /// Seconds that a selector may take for one rollout
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = seconds)]
+    selector_timeout: f64,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(time) if !time.is_zero() => Ok(seconds),
+        _ => Err("not a positive number of seconds".to_owned()),
+    }
+}
+
+impl SelectorArgs {
+    /// The policy, ready to choose.
+    pub fn policy(&self, choice: &PolicyChoice) -> Result<Box<dyn Policy>> {
+        Ok(match choice {
+            PolicyChoice::BuiltIn(PolicyName::ReturnedHistory) => Box::new(ReturnedHistory),
+            PolicyChoice::BuiltIn(PolicyName::AllCaptured) => Box::new(AllCaptured),
+            PolicyChoice::Custom(selector) => {
+                let timeout = Duration::from_secs_f64(self.selector_timeout);
+                let limits = Limits { timeout, ..Limits::default() };
+                Box::new(Custom::start(selector, &self.selector_python, limits)?)
+            }
+        })
+    }
 }
 
 /// An archive with the selection over it.
@@ -45,6 +92,7 @@ impl SelectingArgs {
         ui: &Ui,
         keep: impl Fn(Group) -> T + Sync,
     ) -> Result<Selected<T>> {
+        let policy = self.selector.policy(&self.policy)?;
         let opened = Archive::open(archive)?;
         let total = (0..opened.part_count()).map(|part| opened.part_bytes(part)).sum();
         ui.start_threads(total);
@@ -53,7 +101,7 @@ impl SelectingArgs {
         opened.each_part(
             |read| {
                 let Part { groups, known } = read?;
-                Ok((self.of_part(groups, &keep), known))
+                Ok((self.of_part(groups, &*policy, &keep), known))
             },
             |part, done| {
                 let (of_part, rollouts) = done?;
@@ -82,6 +130,7 @@ impl SelectingArgs {
     fn of_part<T: Send>(
         &self,
         groups: Vec<Group>,
+        policy: &dyn Policy,
         keep: impl Fn(Group) -> T + Sync,
     ) -> Vec<(T, GroupSelection, Vec<Finding>)> {
         // Nothing is selected from a capture that cannot be proved (rule 89).
@@ -92,7 +141,7 @@ impl SelectingArgs {
             invalid: invalid_rollouts(&validation.findings),
         };
         let choose = |group: Group| {
-            let (selected, findings) = select_group(&group, self.policy.policy(), &settings);
+            let (selected, findings) = select_group(&group, policy, &settings);
             (keep(group), selected, findings)
         };
         groups.into_par_iter().map(choose).collect()

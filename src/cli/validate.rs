@@ -8,12 +8,13 @@ use indicatif::HumanBytes;
 use super::Exit;
 use super::levels::LevelArgs;
 use super::reports::{Report, Reports};
+use super::selecting::SelectorArgs;
 use super::ui::{Format, Tone, Ui, thousands};
 use crate::archive::Archive;
 use crate::error::{Error, Result};
 use crate::finding::{Finding, Severity};
 use crate::report::{self, FindingsDocument, FindingsLine, Outcome, Summary, Tally};
-use crate::select::PolicyName;
+use crate::select::{Policy, PolicyChoice};
 use crate::validate::read_data::{Amount, ReadData};
 use crate::validate::{self, Cumulative, Options, Settings};
 
@@ -52,8 +53,12 @@ pub struct ValidateArgs {
     #[arg(default_missing_value = "100%")]
     pub read_data: Option<ReadData>,
     /// Select by this policy too, and report why rollouts are masked and groups dropped
-    #[arg(long, value_enum, value_name = "POLICY")]
-    policy: Option<PolicyName>,
+    ///
+    /// returned_history, all_captured, module:function, or exec:PROGRAM
+    #[arg(long, value_name = "POLICY")]
+    policy: Option<PolicyChoice>,
+    #[command(flatten)]
+    selector: SelectorArgs,
     /// Take sources that cannot tell whether calls were lost as complete
     #[arg(long, requires = "policy")]
     assume_complete: bool,
@@ -102,9 +107,10 @@ impl ValidateArgs {
         let reports = Reports::new(self.report, ui.format)?;
         let console = if reports.take_stdout() { ui.aside() } else { ui.clone() };
         let archive = Archive::open(&self.archive)?;
+        let policy = self.policy.as_ref().map(|choice| self.selector.policy(choice)).transpose()?;
         let settings = Settings {
             options: Options { cumulative: self.cumulative },
-            policy: self.policy,
+            policy: policy.as_deref().map(|policy| policy as &dyn Policy),
             assume_complete: self.assume_complete,
             read_data: self.read_data,
         };
@@ -211,12 +217,12 @@ fn verdict(ui: &Ui, Summary { checked, found, selected }: &Summary) -> Vec<Strin
         thousands(found.errors),
         thousands(found.warnings),
     )];
-    lines.extend(selected.map(|selected| {
+    lines.extend(selected.as_ref().map(|selected| {
         format!(
             "  {} of {} rollouts are valid by {}; {} prompt groups are dropped",
             thousands(selected.valid_rollouts),
             thousands(selected.valid_rollouts + selected.masked_rollouts),
-            selected.policy.policy().name(),
+            selected.policy,
             thousands(selected.dropped_groups),
         )
     }));

@@ -313,6 +313,12 @@ codes! {
             => "Return terminal_response_id, or the response with its id or content. Capture order is no witness.";
         MissingCompletion "missing_completion" Error "The completion status of a call is not recorded, while all_captured needs it or the receipt has that of others."
             => "Use --policy returned_history for captures without completion metadata; where only some is missing, capture the rollout again.";
+        SelectorFailed "selector_failed" Error "The selector ended, or raised an error, instead of selecting."
+            => "Its own stderr tells more. Try it on one rollout by hand.";
+        SelectorTimeout "selector_timeout" Error "The selector gave no answer in time."
+            => "Raise --selector-timeout, or look for what it waits for.";
+        InvalidSelection "invalid_selection" Error "What the selector returned is no selection from the records that it was given."
+            => "A selector returns a nonempty list of unique, unchanged records of its input, and the response id of the scored one among them.";
         NoVerifiedLayout "no_verified_layout" Warning "No logical owner of the group produced a verified input layout."
             => "The whole prompt group is dropped; each rollout says why it was masked.";
         InconsistentGroup "inconsistent_group" Error "The rollouts of a group disagree on group size, or a slot is missing or taken twice."

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::Tally;
 use crate::finding::Finding;
-use crate::select::{PolicyName, Selection, Verdict};
+use crate::select::{Selection, Verdict};
 
 /// Version of the shape of both documents.
 const SCHEMA_VERSION: u32 = 1;
@@ -30,10 +30,10 @@ impl std::ops::AddAssign for Checked {
 }
 
 /// What `--policy` makes of the rollouts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Selected {
     /// The policy.
-    pub policy: PolicyName,
+    pub policy: String,
     /// Rollouts that train.
     pub valid_rollouts: u64,
     /// Rollouts that do not; their findings say why.
@@ -44,12 +44,12 @@ pub struct Selected {
 
 impl Selected {
     /// Counts a selection by `policy`.
-    pub fn of(policy: PolicyName, selection: &Selection) -> Self {
+    pub fn of(policy: &str, selection: &Selection) -> Self {
         let groups = &selection.groups;
         let rollouts = || groups.iter().flat_map(|group| &group.rollouts);
         let valid = rollouts().filter(|rollout| rollout.verdict() == Verdict::Valid).count();
         Self {
-            policy,
+            policy: policy.to_owned(),
             valid_rollouts: valid as u64,
             masked_rollouts: (rollouts().count() - valid) as u64,
             dropped_groups: groups.iter().filter(|group| group.dropped.is_some()).count() as u64,

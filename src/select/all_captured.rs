@@ -12,7 +12,7 @@ use crate::finding::Code;
 pub struct AllCaptured;
 
 impl Policy for AllCaptured {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "all_captured"
     }
 

@@ -15,10 +15,10 @@ pub fn judge(
     let mut choice = policy.choose(rollout);
     let index = Index::new(rollout);
     let disagreement = disagreement(rollout, &choice);
-    let unattributed = choice
-        .problems
-        .iter()
-        .any(|p| matches!(p.reason.code, Code::UnattributedTerminal | Code::ContradictoryEvidence));
+    let unattributed =
+        choice.problems.iter().any(|p| {
+            matches!(p.reason.code, Code::UnattributedTerminal | Code::ContradictoryEvidence)
+        }) || choice.calls.is_empty();
     if choice.terminal.is_none() && !unattributed {
         // The framework's own attribution, where the result says nothing.
         let recorded = rollout.ledger.terminal_call_id.as_ref();
@@ -226,6 +226,9 @@ fn is_evidence(code: Code) -> bool {
             | PartialGeneration
             | UnsupportedItem
             | UnattributedTerminal
+            | SelectorFailed
+            | SelectorTimeout
+            | InvalidSelection
     )
 }
 

@@ -2,6 +2,7 @@
 //! (rules 59-80, 85-88).
 
 mod all_captured;
+pub mod custom;
 mod evidence;
 mod index;
 mod judge;
@@ -10,7 +11,10 @@ mod matching;
 mod returned_history;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::str::FromStr;
 
+use clap::ValueEnum;
 use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,9 +29,9 @@ use crate::id::{CallId, GroupId, RolloutId};
 use crate::validate;
 
 /// Chooses calls of one rollout and names the scored one.
-pub trait Policy: Sync {
+pub trait Policy: fmt::Debug + Send + Sync {
     /// The word of `--policy`.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &str;
 
     /// Chooses. Reads what was captured and the harness's result, and nothing else; whether the
     /// choice may train is judged afterwards, alike for every policy.
@@ -64,7 +68,7 @@ impl Problem {
 
 /// The built-in policies.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum, JsonSchema,
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
@@ -82,6 +86,45 @@ impl PolicyName {
         match self {
             PolicyName::ReturnedHistory => &ReturnedHistory,
             PolicyName::AllCaptured => &AllCaptured,
+        }
+    }
+}
+
+/// A policy as `--policy` names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PolicyChoice {
+    /// One of the built-in ones.
+    BuiltIn(PolicyName),
+    /// The user's own.
+    Custom(custom::Selector),
+}
+
+impl Default for PolicyChoice {
+    fn default() -> Self {
+        Self::BuiltIn(PolicyName::default())
+    }
+}
+
+impl FromStr for PolicyChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let built_in = PolicyName::value_variants();
+        if let Some(&policy) = built_in.iter().find(|policy| policy.policy().name() == text) {
+            return Ok(Self::BuiltIn(policy));
+        }
+        text.parse().map(Self::Custom).map_err(|why| {
+            let words = built_in.iter().map(|policy| policy.policy().name());
+            format!("{}; or a built-in policy: {}", why, words.collect::<Vec<_>>().join(", "))
+        })
+    }
+}
+
+impl fmt::Display for PolicyChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BuiltIn(policy) => f.write_str(policy.policy().name()),
+            Self::Custom(selector) => selector.fmt(f),
         }
     }
 }

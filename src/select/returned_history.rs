@@ -11,7 +11,7 @@ use crate::finding::Code;
 pub struct ReturnedHistory;
 
 impl Policy for ReturnedHistory {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "returned_history"
     }
 

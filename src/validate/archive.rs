@@ -9,15 +9,15 @@ use crate::error::{Error, Kind, Result};
 use crate::finding::{Code, Finding, Location};
 use crate::id::{CaptureKey, GroupId, RolloutId};
 use crate::report::{Checked, Selected};
-use crate::select::{PolicyName, SelectSettings, select};
+use crate::select::{Policy, SelectSettings, select};
 
 /// What to check in an archive.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Settings {
+pub struct Settings<'a> {
     /// Checks of what was captured.
     pub options: Options,
     /// Select by this policy too, and tell why rollouts are masked (rules 85-88, 91).
-    pub policy: Option<PolicyName>,
+    pub policy: Option<&'a dyn Policy>,
     /// Take sources of unknown completeness as complete.
     pub assume_complete: bool,
     /// How much of the tensor data to read.
@@ -54,7 +54,7 @@ pub struct Piece {
 /// The first error of `take`, and failures that are not the archive's.
 pub fn archive(
     archive: &Archive,
-    settings: &Settings,
+    settings: &Settings<'_>,
     mut take: impl FnMut(Piece) -> Result<()>,
 ) -> Result<()> {
     let files = archive.check_files_between_parts();
@@ -118,7 +118,7 @@ pub fn archive(
 
 fn part(
     groups: &[Group],
-    settings: &Settings,
+    settings: &Settings<'_>,
     stored: &Stored,
     lost: &BTreeSet<&CaptureKey>,
 ) -> Piece {
@@ -131,8 +131,8 @@ fn part(
             assume_complete: settings.assume_complete,
             invalid: invalid_rollouts(&piece.findings),
         };
-        let selection = select(groups, policy.policy(), &settings);
-        piece.selected = Some(Selected::of(policy, &selection));
+        let selection = select(groups, policy, &settings);
+        piece.selected = Some(Selected::of(policy.name(), &selection));
         let masking = selection.findings_beyond(&piece.findings);
         piece.findings.extend(masking);
     }

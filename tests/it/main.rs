@@ -13,6 +13,7 @@ mod reports;
 mod rows;
 mod select;
 mod select_cli;
+mod selectors;
 #[cfg(feature = "torch")]
 mod step;
 mod validate;
