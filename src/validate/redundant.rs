@@ -1,7 +1,7 @@
 //! What an archive keeps twice: it was one thing when it was written, and is compared before
 //! either of the two is believed.
 
-use crate::archive::{Call, Ledger, Rollout, SourceKind};
+use crate::archive::{Call, Rollout, SourceKind};
 use crate::finding::{Code, Finding, Location};
 use crate::wire::Receipt;
 
@@ -31,7 +31,7 @@ pub fn check_form(rollout: &Rollout, findings: &mut Vec<Finding>) {
 }
 
 /// Findings on the columns of a ledger, which are those of its receipt, and on whose it is.
-pub fn check_receipt(rollout: &Rollout, receipt: &Receipt, text: &str, out: &mut Vec<Finding>) {
+pub fn check_receipt(rollout: &Rollout, receipt: &Receipt, out: &mut Vec<Finding>) {
     if receipt.scope != rollout.capture_key.as_str() {
         let message = format!(
             "scope {} is accounted for by the receipt of scope {}",
@@ -39,24 +39,10 @@ pub fn check_receipt(rollout: &Rollout, receipt: &Receipt, text: &str, out: &mut
         );
         scope(rollout, message, out);
     }
-    let (said, kept) = (receipt.ledger(text), &rollout.ledger);
-    for (what, agrees) in [
-        ("committed calls", said.committed == kept.committed),
-        ("attempted calls", said.attempted == kept.attempted),
-        ("pending calls", said.pending == kept.pending),
-        ("failures", said.failures == kept.failures),
-        ("scored call", said.terminal_call_id == kept.terminal_call_id),
-        ("state of the capture", state(&said) == state(kept)),
-    ] {
-        if !agrees {
-            let message = format!("the {what} in the ledger are not those of the receipt");
-            scope(rollout, message, out);
-        }
+    for what in receipt.differences(&rollout.ledger) {
+        let message = format!("the {what} in the ledger are not those of the receipt");
+        scope(rollout, message, out);
     }
-}
-
-fn state(ledger: &Ledger) -> (bool, Option<&str>) {
-    (ledger.capture_poisoned, ledger.failure_reason.as_deref())
 }
 
 fn scope(rollout: &Rollout, message: String, findings: &mut Vec<Finding>) {
