@@ -47,7 +47,11 @@ impl<'a> Sequence<'a> {
 
     /// Whether `prompt` begins with this whole sequence.
     pub fn begins(&self, prompt: &[u64]) -> bool {
-        let rest = prompt.strip_prefix(&*self.prompt);
+        // Prompts of one conversation share their memory.
+        let rest = match std::ptr::eq(self.prompt.as_ptr(), prompt.as_ptr()) {
+            true => prompt.get(self.prompt.len()..),
+            false => prompt.strip_prefix(&*self.prompt),
+        };
         rest.is_some_and(|rest| rest.starts_with(self.generation))
     }
 
