@@ -19,6 +19,9 @@ _forestctl() {
             forestctl,build-rows)
                 cmd="forestctl__subcmd__build__subcmd__rows"
                 ;;
+            forestctl,cleanup-plan)
+                cmd="forestctl__subcmd__cleanup__subcmd__plan"
+                ;;
             forestctl,completions)
                 cmd="forestctl__subcmd__completions"
                 ;;
@@ -45,6 +48,9 @@ _forestctl() {
                 ;;
             forestctl__subcmd__help,build-rows)
                 cmd="forestctl__subcmd__help__subcmd__build__subcmd__rows"
+                ;;
+            forestctl__subcmd__help,cleanup-plan)
+                cmd="forestctl__subcmd__help__subcmd__cleanup__subcmd__plan"
                 ;;
             forestctl__subcmd__help,completions)
                 cmd="forestctl__subcmd__help__subcmd__completions"
@@ -77,7 +83,7 @@ _forestctl() {
 
     case "${cmd}" in
         forestctl)
-            opts="-j -q -v -h -V --format --color --jobs --quiet --verbose --help --version ingest validate select build-rows step completions man generated help"
+            opts="-j -q -v -h -V --format --color --jobs --quiet --verbose --help --version ingest validate select build-rows cleanup-plan step completions man generated help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -107,7 +113,7 @@ _forestctl() {
             return 0
             ;;
         forestctl__subcmd__build__subcmd__rows)
-            opts="-o -j -q -v -h -V --output --force --policy --selector-python --selector-timeout --assume-complete --mask-errors --data-parallel --train-micro-batch --logprob-micro-batch --sequence-packing --no-leave-one-out --no-normalize --advantage-clip-low --advantage-clip-high --overlong-filtering --masked-reward-policy --format --color --jobs --quiet --verbose --help --version"
+            opts="-o -j -q -v -h -V --output --force --policy --selector-python --selector-timeout --assume-complete --mask-errors --data-parallel --train-micro-batch --logprob-micro-batch --sequence-packing --pack-tokens --packer --row-pad-multiple --microbatch-order --pack-seed --gradient-weights --no-leave-one-out --no-normalize --advantage-clip-low --advantage-clip-high --overlong-filtering --masked-reward-policy --format --color --jobs --quiet --verbose --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -145,6 +151,30 @@ _forestctl() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --pack-tokens)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --packer)
+                    COMPREPLY=($(compgen -W "concatenative first_fit_decreasing first_fit_shuffle modified_first_fit_decreasing" -- "${cur}"))
+                    return 0
+                    ;;
+                --row-pad-multiple)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --microbatch-order)
+                    COMPREPLY=($(compgen -W "packer largest_first" -- "${cur}"))
+                    return 0
+                    ;;
+                --pack-seed)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --gradient-weights)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --advantage-clip-low)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -157,6 +187,36 @@ _forestctl() {
                     COMPREPLY=($(compgen -W "exclude include include_all" -- "${cur}"))
                     return 0
                     ;;
+                --format)
+                    COMPREPLY=($(compgen -W "human json jsonl csv" -- "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                --jobs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -j)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        forestctl__subcmd__cleanup__subcmd__plan)
+            opts="-j -q -v -h -V --format --color --jobs --quiet --verbose --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 --format)
                     COMPREPLY=($(compgen -W "human json jsonl csv" -- "${cur}"))
                     return 0
@@ -241,7 +301,7 @@ _forestctl() {
             return 0
             ;;
         forestctl__subcmd__help)
-            opts="ingest validate select build-rows step completions man generated help"
+            opts="ingest validate select build-rows cleanup-plan step completions man generated help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -255,6 +315,20 @@ _forestctl() {
             return 0
             ;;
         forestctl__subcmd__help__subcmd__build__subcmd__rows)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        forestctl__subcmd__help__subcmd__cleanup__subcmd__plan)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

@@ -40,6 +40,7 @@ complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "ingest" -d 'Rea
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "validate" -d 'Prove an archive: digests, lengths, lineage, completeness'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "select" -d 'Choose the calls that train, with a verdict and reason for every rollout'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "build-rows" -d 'Turn selected calls into training rows, with masks, padding, and advantages'
+complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "cleanup-plan" -d 'List staging keys that may be removed, and those that must stay'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "step" -d 'Run one GRPO optimizer step on rows'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "completions" -d 'Print shell completions'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "man" -d 'Print a man page'
@@ -490,6 +491,16 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l selec
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l data-parallel -d 'Ranks that share the rows of a group' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l train-micro-batch -d 'Rows of a training microbatch' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l logprob-micro-batch -d 'Rows of a log-probability microbatch' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l pack-tokens -d 'Pack now: tokens that a bin holds at most; rows.json lists the bins' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l packer -d 'How rows are assigned to bins' -r -f -a "concatenative\t'In row order; a row that does not fit begins the next bin'
+first_fit_decreasing\t'Longest first, each into the first bin with room'
+first_fit_shuffle\t'In an order shuffled by the seed, each into the first bin with room'
+modified_first_fit_decreasing\t'Long rows one by one, completed by shorter ones; what is left over longest first'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l row-pad-multiple -d 'The length of every row is rounded up to a multiple of this' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l microbatch-order -d 'Order of the bins of a rank' -r -f -a "packer\t'As the packer made them'
+largest_first\t'Most tokens first'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l pack-seed -d 'Seed of first_fit_shuffle, as of Python\'s random.seed' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l gradient-weights -d 'Write each rollout\'s share of the gradient, by token, row, and rollout means, as CSV' -r -F
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l advantage-clip-low -d 'Least advantage of an owner that trains' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l advantage-clip-high -d 'Greatest advantage of an owner that trains' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l masked-reward-policy -d 'Whose rewards enter the baseline' -r -f -a "exclude\t'Only owners that train'
@@ -514,6 +525,18 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -s q -l 
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -s v -l verbose -d 'Log what is being done; twice for details'
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -s V -l version -d 'Print version'
+complete -c forestctl -n "__fish_forestctl_using_subcommand cleanup-plan" -l format -d 'How results are printed on stdout: human, json, jsonl, or csv' -r -f -a "human\t'For reading; not stable'
+json\t'One versioned JSON document'
+jsonl\t'One JSON object per item and line'
+csv\t'A table with a header line'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand cleanup-plan" -l color -d 'When to colour: auto, always, or never; NO_COLOR is honoured' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand cleanup-plan" -s j -l jobs -d 'Worker threads; 0 means one per core. Results are the same bytes for any number' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand cleanup-plan" -s q -l quiet -d 'Say only what is asked for; exit codes stay'
+complete -c forestctl -n "__fish_forestctl_using_subcommand cleanup-plan" -s v -l verbose -d 'Log what is being done; twice for details'
+complete -c forestctl -n "__fish_forestctl_using_subcommand cleanup-plan" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c forestctl -n "__fish_forestctl_using_subcommand cleanup-plan" -s V -l version -d 'Print version'
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l model -d 'Hugging Face model directory: config.json and safetensors' -r -F
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -s o -l output -d 'The checkpoint directory to write' -r -F
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l reference-model -d 'Model of the KL term' -r -F
@@ -580,12 +603,13 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand generated" -s q -l q
 complete -c forestctl -n "__fish_forestctl_using_subcommand generated" -s v -l verbose -d 'Log what is being done; twice for details'
 complete -c forestctl -n "__fish_forestctl_using_subcommand generated" -s h -l help -d 'Print help'
 complete -c forestctl -n "__fish_forestctl_using_subcommand generated" -s V -l version -d 'Print version'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows step completions man generated help" -f -a "ingest" -d 'Read captures into an archive'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows step completions man generated help" -f -a "validate" -d 'Prove an archive: digests, lengths, lineage, completeness'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows step completions man generated help" -f -a "select" -d 'Choose the calls that train, with a verdict and reason for every rollout'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows step completions man generated help" -f -a "build-rows" -d 'Turn selected calls into training rows, with masks, padding, and advantages'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows step completions man generated help" -f -a "step" -d 'Run one GRPO optimizer step on rows'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows step completions man generated help" -f -a "completions" -d 'Print shell completions'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows step completions man generated help" -f -a "man" -d 'Print a man page'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows step completions man generated help" -f -a "generated" -d 'Write the generated files of the repository'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows step completions man generated help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan step completions man generated help" -f -a "ingest" -d 'Read captures into an archive'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan step completions man generated help" -f -a "validate" -d 'Prove an archive: digests, lengths, lineage, completeness'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan step completions man generated help" -f -a "select" -d 'Choose the calls that train, with a verdict and reason for every rollout'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan step completions man generated help" -f -a "build-rows" -d 'Turn selected calls into training rows, with masks, padding, and advantages'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan step completions man generated help" -f -a "cleanup-plan" -d 'List staging keys that may be removed, and those that must stay'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan step completions man generated help" -f -a "step" -d 'Run one GRPO optimizer step on rows'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan step completions man generated help" -f -a "completions" -d 'Print shell completions'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan step completions man generated help" -f -a "man" -d 'Print a man page'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan step completions man generated help" -f -a "generated" -d 'Write the generated files of the repository'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan step completions man generated help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

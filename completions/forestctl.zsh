@@ -139,6 +139,16 @@ _arguments "${_arguments_options[@]}" : \
 '--data-parallel=[Ranks that share the rows of a group]:N:_default' \
 '--train-micro-batch=[Rows of a training microbatch]:N:_default' \
 '--logprob-micro-batch=[Rows of a log-probability microbatch]:N:_default' \
+'--pack-tokens=[Pack now\: tokens that a bin holds at most; rows.json lists the bins]:TOKENS:_default' \
+'--packer=[How rows are assigned to bins]:PACKER:((concatenative\:"In row order; a row that does not fit begins the next bin"
+first_fit_decreasing\:"Longest first, each into the first bin with room"
+first_fit_shuffle\:"In an order shuffled by the seed, each into the first bin with room"
+modified_first_fit_decreasing\:"Long rows one by one, completed by shorter ones; what is left over longest first"))' \
+'--row-pad-multiple=[The length of every row is rounded up to a multiple of this]:N:_default' \
+'--microbatch-order=[Order of the bins of a rank]:ORDER:((packer\:"As the packer made them"
+largest_first\:"Most tokens first"))' \
+'--pack-seed=[Seed of first_fit_shuffle, as of Python'\''s random.seed]:SEED:_default' \
+'--gradient-weights=[Write each rollout'\''s share of the gradient, by token, row, and rollout means, as CSV]:FILE:_files' \
 '--advantage-clip-low=[Least advantage of an owner that trains]:A:_default' \
 '--advantage-clip-high=[Greatest advantage of an owner that trains]:A:_default' \
 '--masked-reward-policy=[Whose rewards enter the baseline]:POLICY:((exclude\:"Only owners that train"
@@ -160,6 +170,28 @@ never\:"Never"))' \
 '--no-leave-one-out[Keep the owner'\''s own reward in its baseline]' \
 '--no-normalize[Do not divide by the standard deviation of the rewards]' \
 '--overlong-filtering[Mask rollouts of which a selected generation stopped at a length limit]' \
+'(-v --verbose)-q[Say only what is asked for; exit codes stay]' \
+'(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
+'*-v[Log what is being done; twice for details]' \
+'*--verbose[Log what is being done; twice for details]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'-V[Print version]' \
+'--version[Print version]' \
+':archive -- The archive:_files' \
+&& ret=0
+;;
+(cleanup-plan)
+_arguments "${_arguments_options[@]}" : \
+'--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
+json\:"One versioned JSON document"
+jsonl\:"One JSON object per item and line"
+csv\:"A table with a header line"))' \
+'--color=[When to colour\: auto, always, or never; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+always\:"Always"
+never\:"Never"))' \
+'-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--jobs=[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
 '(-v --verbose)-q[Say only what is asked for; exit codes stay]' \
 '(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
 '*-v[Log what is being done; twice for details]' \
@@ -306,6 +338,10 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
+(cleanup-plan)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
 (step)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
@@ -342,6 +378,7 @@ _forestctl_commands() {
 'validate:Prove an archive\: digests, lengths, lineage, completeness' \
 'select:Choose the calls that train, with a verdict and reason for every rollout' \
 'build-rows:Turn selected calls into training rows, with masks, padding, and advantages' \
+'cleanup-plan:List staging keys that may be removed, and those that must stay' \
 'step:Run one GRPO optimizer step on rows' \
 'completions:Print shell completions' \
 'man:Print a man page' \
@@ -354,6 +391,11 @@ _forestctl_commands() {
 _forestctl__subcmd__build-rows_commands() {
     local commands; commands=()
     _describe -t commands 'forestctl build-rows commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__cleanup-plan_commands] )) ||
+_forestctl__subcmd__cleanup-plan_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl cleanup-plan commands' commands "$@"
 }
 (( $+functions[_forestctl__subcmd__completions_commands] )) ||
 _forestctl__subcmd__completions_commands() {
@@ -372,6 +414,7 @@ _forestctl__subcmd__help_commands() {
 'validate:Prove an archive\: digests, lengths, lineage, completeness' \
 'select:Choose the calls that train, with a verdict and reason for every rollout' \
 'build-rows:Turn selected calls into training rows, with masks, padding, and advantages' \
+'cleanup-plan:List staging keys that may be removed, and those that must stay' \
 'step:Run one GRPO optimizer step on rows' \
 'completions:Print shell completions' \
 'man:Print a man page' \
@@ -384,6 +427,11 @@ _forestctl__subcmd__help_commands() {
 _forestctl__subcmd__help__subcmd__build-rows_commands() {
     local commands; commands=()
     _describe -t commands 'forestctl help build-rows commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__help__subcmd__cleanup-plan_commands] )) ||
+_forestctl__subcmd__help__subcmd__cleanup-plan_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl help cleanup-plan commands' commands "$@"
 }
 (( $+functions[_forestctl__subcmd__help__subcmd__completions_commands] )) ||
 _forestctl__subcmd__help__subcmd__completions_commands() {

@@ -13,6 +13,7 @@
 //! program `forestctl-step` (`src/learner`) computes it on tensors.
 
 pub mod archive;
+pub mod cleanup;
 #[doc(hidden)]
 pub mod cli;
 pub mod columnar;

@@ -1,6 +1,6 @@
 //! `forestctl build-rows`
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -12,8 +12,10 @@ use super::selecting::{SelectingArgs, has_errors, show_findings};
 use super::ui::{Format, Tone, Ui, thousands};
 use crate::config::{BatchSettings, GrpoSettings, MAX_ROW_MULTIPLE, MaskedRewardPolicy};
 use crate::error::{Error, Result};
-use crate::output::AtomicDir;
-use crate::rows::{self, Provenance, RowsManifest};
+use crate::output::{AtomicDir, write_file};
+use crate::rows::packing::{MicrobatchOrder, Packing, PackingAlgorithm, PackingError};
+use crate::rows::weights::{EffectiveRollouts, Share, effective, shares};
+use crate::rows::{self, Packed, Provenance, Row, RowsManifest};
 
 const EXAMPLES: &str = concat!(
     "\
@@ -56,6 +58,28 @@ pub struct BuildRowsArgs {
     /// Rows will be packed into bins: only the ranks must divide their number
     #[arg(long, help_heading = "Batch")]
     sequence_packing: bool,
+    /// Pack now: tokens that a bin holds at most; rows.json lists the bins
+    #[arg(long, value_name = "TOKENS", requires = "sequence_packing", help_heading = "Packing")]
+    pack_tokens: Option<NonZeroU64>,
+    /// How rows are assigned to bins
+    #[arg(long, value_enum, default_value_t, value_name = "PACKER", requires = "pack_tokens")]
+    #[arg(help_heading = "Packing")]
+    packer: PackingAlgorithm,
+    /// The length of every row is rounded up to a multiple of this
+    #[arg(long, default_value = "1", value_name = "N", requires = "pack_tokens")]
+    #[arg(help_heading = "Packing")]
+    row_pad_multiple: NonZeroU64,
+    /// Order of the bins of a rank
+    #[arg(long, value_enum, default_value_t, value_name = "ORDER", requires = "pack_tokens")]
+    #[arg(help_heading = "Packing")]
+    microbatch_order: MicrobatchOrder,
+    /// Seed of first_fit_shuffle, as of Python's random.seed
+    #[arg(long, default_value_t = 42, value_name = "SEED", requires = "pack_tokens")]
+    #[arg(help_heading = "Packing")]
+    pack_seed: u32,
+    /// Write each rollout's share of the gradient, by token, row, and rollout means, as CSV
+    #[arg(long, value_name = "FILE", help_heading = "Reports")]
+    gradient_weights: Option<PathBuf>,
     /// Keep the owner's own reward in its baseline
     #[arg(long, help_heading = "Advantages")]
     no_leave_one_out: bool,
@@ -114,6 +138,8 @@ struct Document {
     loss_tokens: u64,
     row_tokens: u64,
     unique_tokens: u64,
+    /// How many equally weighted rollouts the gradient amounts to.
+    effective_rollouts: EffectiveRollouts,
 }
 
 impl BuildRowsArgs {
@@ -144,7 +170,9 @@ impl BuildRowsArgs {
             ))
             .help("`forestctl select` gives the reason of every rollout"));
         }
-        let manifest = RowsManifest::new(
+        let packed = self.packed(&built.rows)?;
+        let shares = shares(&built.rows);
+        let mut manifest = RowsManifest::new(
             Provenance {
                 archive: Some(selected.archive.digest()),
                 policy: self.selecting.policy.to_string(),
@@ -155,9 +183,34 @@ impl BuildRowsArgs {
             row_multiple,
             &built,
         );
+        manifest.packed = packed;
         let manifest = rows::write(draft, manifest, &built.rows)?;
-        report(&manifest, &self.output, ui)?;
+        if let Some(file) = &self.gradient_weights {
+            write_file(file, true, weights_table(&shares)?.as_bytes())?;
+        }
+        report(&manifest, effective(&shares), &self.output, ui)?;
         Ok(Exit::Fine)
+    }
+
+    /// The bins, if they are asked for.
+    fn packed(&self, rows: &[Row]) -> Result<Option<Packed>> {
+        let Some(bin_tokens) = self.pack_tokens else { return Ok(None) };
+        let settings = Packing {
+            algorithm: self.packer,
+            bin_tokens: bin_tokens.get(),
+            row_pad_multiple: self.row_pad_multiple.get(),
+            bin_multiple: self.data_parallel.get() as usize,
+            microbatch_order: self.microbatch_order,
+            seed: self.pack_seed,
+        };
+        Packed::of(rows, settings).map(Some).map_err(|why| match why {
+            PackingError::RowTooLong { row, tokens, bin_tokens } => Error::usage(format!(
+                "row {} takes {tokens} tokens, and a bin holds {bin_tokens}",
+                rows[row].row_id
+            ))
+            .help("Raise --pack-tokens; a row is never cut"),
+            PackingError::TooFewRows { .. } => Error::usage(why.to_string()),
+        })
     }
 
     fn batch_settings(&self) -> BatchSettings {
@@ -188,7 +241,30 @@ impl BuildRowsArgs {
     }
 }
 
-fn report(manifest: &RowsManifest, output: &Path, ui: &Ui) -> Result<()> {
+fn weights_table(shares: &[Share]) -> Result<String> {
+    let mut table = csv::Writer::from_writer(Vec::new());
+    let failed = |e: csv::Error| Error::format("cannot write CSV").because(e);
+    let header =
+        ["rollout_id", "rows", "loss_tokens", "token_mean", "sequence_mean", "rollout_mean"];
+    table.write_record(header).map_err(failed)?;
+    for share in shares {
+        let Share { rollout_id, rows, loss_tokens, token_mean, sequence_mean, rollout_mean } =
+            share;
+        let numbers = [token_mean, sequence_mean, rollout_mean].map(f64::to_string);
+        let counts = [rows, loss_tokens].map(u64::to_string);
+        let cells = std::iter::once(rollout_id.to_string()).chain(counts).chain(numbers);
+        table.write_record(cells).map_err(failed)?;
+    }
+    let bytes = table.into_inner().map_err(|e| failed(e.into_error().into()))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn report(
+    manifest: &RowsManifest,
+    effective_rollouts: EffectiveRollouts,
+    output: &Path,
+    ui: &Ui,
+) -> Result<()> {
     let counts = &manifest.counts;
     let document = Document {
         schema_version: 1,
@@ -202,6 +278,7 @@ fn report(manifest: &RowsManifest, output: &Path, ui: &Ui) -> Result<()> {
         loss_tokens: counts.loss_tokens,
         row_tokens: counts.row_tokens,
         unique_tokens: counts.unique_tokens,
+        effective_rollouts,
     };
     match ui.format {
         Format::Json => ui.json(&document),
@@ -209,13 +286,21 @@ fn report(manifest: &RowsManifest, output: &Path, ui: &Ui) -> Result<()> {
         Format::Csv => {
             let fields = document.fields();
             let header: Vec<&str> = fields.iter().map(|(name, _)| *name).collect();
-            let cells = fields.iter().map(|(_, value)| value.to_string()).collect();
+            let cells = fields.iter().map(|(_, value)| value.clone()).collect();
             ui.csv(&header, [cells])
         }
         Format::Human => {
             let repeated = counts.row_tokens as f64 / counts.unique_tokens.max(1) as f64;
             let masked: Vec<String> =
                 manifest.masked.iter().map(|(reason, n)| format!("{reason} {n}")).collect();
+            let bins = manifest.packed.as_ref().map_or_else(String::new, |packed| {
+                let bins = thousands(packed.bins.len() as u64);
+                format!(
+                    "\n  {bins} bins of {} tokens, efficiency {:.2}",
+                    thousands(packed.settings.bin_tokens),
+                    packed.efficiency
+                )
+            });
             let masked = if masked.is_empty() {
                 String::new()
             } else {
@@ -226,7 +311,8 @@ fn report(manifest: &RowsManifest, output: &Path, ui: &Ui) -> Result<()> {
                  {} rows: {} train, {} masked, {} padding\n  \
                  {} of {} rollouts valid{masked}\n  \
                  {} of {} prompt groups kept\n  \
-                 {} loss tokens; {} row tokens from {} unique ones ({repeated:.2} x)",
+                 {} loss tokens; {} row tokens from {} unique ones ({repeated:.2} x)\n  \
+                 weighs like {:.1} equal rollouts by tokens, {:.1} by rows{bins}",
                 ui.tone(Tone::Strong, output.display()),
                 ui.tone(Tone::Good, "written"),
                 thousands(counts.rows),
@@ -240,14 +326,17 @@ fn report(manifest: &RowsManifest, output: &Path, ui: &Ui) -> Result<()> {
                 thousands(counts.loss_tokens),
                 thousands(counts.row_tokens),
                 thousands(counts.unique_tokens),
+                effective_rollouts.token_mean,
+                effective_rollouts.sequence_mean,
             ))
         }
     }
 }
 
 impl Document {
-    fn fields(&self) -> [(&'static str, u64); 11] {
-        [
+    fn fields(&self) -> Vec<(&'static str, String)> {
+        let EffectiveRollouts { token_mean, sequence_mean, rollout_mean } = self.effective_rollouts;
+        let counts = [
             ("schema_version", u64::from(self.schema_version)),
             ("rows", self.rows),
             ("padding_rows", self.padding_rows),
@@ -259,6 +348,13 @@ impl Document {
             ("loss_tokens", self.loss_tokens),
             ("row_tokens", self.row_tokens),
             ("unique_tokens", self.unique_tokens),
-        ]
+        ];
+        let effective = [
+            ("effective_rollouts_token_mean", token_mean),
+            ("effective_rollouts_sequence_mean", sequence_mean),
+            ("effective_rollouts_rollout_mean", rollout_mean),
+        ];
+        let counts = counts.into_iter().map(|(name, count)| (name, count.to_string()));
+        counts.chain(effective.map(|(name, size)| (name, size.to_string()))).collect()
     }
 }

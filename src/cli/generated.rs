@@ -57,6 +57,7 @@ fn schemas() -> Vec<(String, String)> {
         ("validate-jsonl", schemars::schema_for!(crate::report::FindingsLine<'_>)),
         ("select", super::select::schema()),
         ("build-rows", super::build_rows::schema()),
+        ("cleanup-plan", super::cleanup_plan::schema()),
         ("step", schemars::schema_for!(crate::step::report::StepReport)),
     ]
     .into_iter()

@@ -14,6 +14,7 @@ Exit status:
 }
 
 pub mod build_rows;
+pub mod cleanup_plan;
 pub mod completions;
 pub mod generated;
 pub mod ingest;
@@ -107,6 +108,7 @@ enum Command {
     Validate(validate::ValidateArgs),
     Select(select::SelectArgs),
     BuildRows(build_rows::BuildRowsArgs),
+    CleanupPlan(cleanup_plan::CleanupPlanArgs),
     Step(step::StepArgs),
     Completions(completions::CompletionsArgs),
     Man(man::ManArgs),
@@ -160,7 +162,13 @@ fn converse(global: &Global, run: impl FnOnce(&Ui) -> Result<Exit, Error>) -> u8
 impl Command {
     /// Whether the command starts its threads itself, once it knows how large the archive is.
     fn reads_an_archive(&self) -> bool {
-        matches!(self, Command::Validate(_) | Command::Select(_) | Command::BuildRows(_))
+        matches!(
+            self,
+            Command::Validate(_)
+                | Command::Select(_)
+                | Command::BuildRows(_)
+                | Command::CleanupPlan(_)
+        )
     }
 
     fn run(self, ui: &Ui) -> Result<Exit, Error> {
@@ -169,6 +177,7 @@ impl Command {
             Command::Validate(args) => args.run(ui),
             Command::Select(args) => args.run(ui),
             Command::BuildRows(args) => args.run(ui),
+            Command::CleanupPlan(args) => args.run(ui),
             Command::Step(args) => args.run(ui),
             Command::Completions(args) => args.run(ui),
             Command::Man(args) => args.run(ui),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::manifest::Counts;
+use super::manifest::{Counts, Packed};
 use super::model::Row;
 use crate::id::{CallId, RolloutId};
 
@@ -114,4 +114,30 @@ pub fn miscount(stated: &Counts, rows: &[Row]) -> Option<(&'static str, u64, u64
     ]
     .into_iter()
     .find(|(_, stated, found)| stated != found)
+}
+
+/// What is wrong with bins of rows.
+pub(super) fn misfit(packed: &Packed, rows: &[Row]) -> Option<String> {
+    let mut seen = vec![false; rows.len()];
+    let multiple = packed.settings.row_pad_multiple.max(1);
+    for (at, bin) in packed.bins.iter().enumerate() {
+        let mut tokens = 0_u64;
+        for &row in bin {
+            let place = seen.get_mut(row as usize);
+            let Some(new) = place.filter(|seen| !**seen) else {
+                return Some(format!(
+                    "bin {at} of rows.json holds row {row}, which is not there, or in another bin too"
+                ));
+            };
+            *new = true;
+            let length = rows[row as usize].input_ids.len() as u64;
+            let padded = length.checked_next_multiple_of(multiple).unwrap_or(u64::MAX);
+            tokens = tokens.saturating_add(padded);
+        }
+        if tokens > packed.settings.bin_tokens {
+            return Some(format!("bin {at} of rows.json holds {tokens} tokens"));
+        }
+    }
+    let missing = seen.iter().position(|seen| !seen)?;
+    Some(format!("no bin of rows.json holds row {missing}"))
 }

@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::build::Batch;
+use super::model::Row;
+use super::packing::{Packing, PackingError};
 use crate::config::{BatchSettings, GrpoSettings};
 use crate::error::{Error, Result};
 use crate::id::{Digest32, GroupId, RolloutId};
 
 /// Format of rows directories that this version writes. A new minor only adds; a new major changes.
-pub const FORMAT: Format = Format { major: 1, minor: 0 };
+pub const FORMAT: Format = Format { major: 1, minor: 1 };
 
 /// Version of the format of a rows directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -130,6 +132,33 @@ pub struct Part {
     pub blake3: Digest32,
 }
 
+/// Rows in bins, each a packed sequence of a microbatch (rule 127).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Packed {
+    /// How they were packed.
+    pub settings: Packing,
+    /// Indices of rows in row order, each in one bin. Bin `k` belongs to rank `k mod bin_multiple`.
+    pub bins: Vec<Vec<u32>>,
+    /// Bins that the tokens need at least, over those that there are.
+    pub efficiency: f64,
+}
+
+impl Packed {
+    /// Packs rows.
+    ///
+    /// # Errors
+    ///
+    /// As [`Packing::pack`].
+    pub fn of(rows: &[Row], settings: Packing) -> std::result::Result<Self, PackingError> {
+        let lengths: Vec<u64> = rows.iter().map(|row| row.input_ids.len() as u64).collect();
+        let bins = settings.pack(&lengths)?;
+        let efficiency = settings.efficiency(&lengths, bins.len());
+        // A batch has far fewer than 2^32 rows.
+        let bins = bins.into_iter().map(|bin| bin.into_iter().map(|row| row as u32).collect());
+        Ok(Self { settings, bins: bins.collect(), efficiency })
+    }
+}
+
 /// Content of `rows.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RowsManifest {
@@ -151,6 +180,9 @@ pub struct RowsManifest {
     pub masked: BTreeMap<String, u64>,
     /// One observation per rollout, dropped groups included.
     pub lengths: Vec<OwnerLengths>,
+    /// Rows in bins, with sequence packing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packed: Option<Packed>,
     /// The files.
     pub parts: Vec<Part>,
 }
@@ -172,6 +204,7 @@ impl RowsManifest {
             dropped_groups: batch.dropped_groups.clone(),
             masked: batch.masked.clone(),
             lengths: batch.lengths.clone(),
+            packed: None,
             parts: Vec::new(),
         }
     }

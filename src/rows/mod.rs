@@ -10,8 +10,11 @@ mod owner;
 pub mod packing;
 mod routes;
 mod store;
+pub mod weights;
 
 pub use build::{Batch, build, build_group};
-pub use manifest::{Counts, DroppedGroup, GroupRows, OwnerLengths, Part, Provenance, RowsManifest};
+pub use manifest::{
+    Counts, DroppedGroup, GroupRows, OwnerLengths, Packed, Part, Provenance, RowsManifest,
+};
 pub use model::{MediaRef, Row, RowRoutes, Span};
 pub use store::{MANIFEST, RowsDir, read, write};

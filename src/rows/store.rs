@@ -236,6 +236,9 @@ fn check_against(manifest: &RowsManifest, rows: &[Row]) -> Result<()> {
             .help("Parts of two directories were mixed; build the rows again"));
     }
     let help = "The files were changed after they were written; build the rows again";
+    if let Some(what) = manifest.packed.as_ref().and_then(|packed| check::misfit(packed, rows)) {
+        return Err(Error::format(what).help(help));
+    }
     if let Some(what) = check::contradiction(rows) {
         return Err(Error::format(what).help(help));
     }

@@ -3,6 +3,7 @@
 
 mod archive;
 mod attack;
+mod cleanup;
 mod cli;
 mod closed_loop;
 mod generated;
@@ -16,6 +17,7 @@ mod select_cli;
 mod selectors;
 #[cfg(feature = "torch")]
 mod step;
+mod symptoms;
 mod validate;
 mod versions;
 mod wire_staged;

@@ -96,7 +96,11 @@ fn build_rows_prints_its_counts_and_writes_what_read_reads() {
     let place = Place::new("staged-v3", |_| {});
     let flags = ["--data-parallel", "2", "--train-micro-batch", "2", "--logprob-micro-batch", "1"];
     let arguments = [&["build-rows", "run.forest", "-o", "rows"][..], &flags].concat();
-    let document = place.json(&arguments);
+    let mut document = place.json(&arguments);
+    // Every valid rollout of this capture trains.
+    let effective = document["effective_rollouts"].take();
+    assert_eq!(effective["rollout_mean"].as_f64().unwrap().round(), 18.0);
+    document.as_object_mut().unwrap().remove("effective_rollouts");
     let wanted = json!({
         "schema_version": 1, "rows": 36, "padding_rows": 7, "masked_rows": 2,
         "rollouts": 24, "valid_rollouts": 18, "groups": 6, "dropped_groups": 1,
@@ -253,4 +257,70 @@ fn an_archive_of_other_rollouts_than_it_says_is_not_selected_from() {
     let told: Vec<_> = told.filter(|finding| finding["code"] == "corrupt_file").collect();
     assert_eq!((code(&output), told.len()), (1, 1));
     assert_eq!(told[0]["location"]["file"], "archive.json");
+}
+
+#[test]
+fn rows_are_packed_into_bins_that_read_back() {
+    let place = Place::new("staged-v2", |_| {});
+    let flags = ["--sequence-packing", "--data-parallel", "2", "--pack-tokens", "512"];
+    for packer in [
+        "concatenative",
+        "first_fit_decreasing",
+        "first_fit_shuffle",
+        "modified_first_fit_decreasing",
+    ] {
+        let arguments = ["build-rows", "run.forest", "-o", packer, "--packer", packer];
+        place.json(&[&arguments[..], &flags].concat());
+        let read = rows::read(&place.path(packer)).unwrap();
+        let packed = read.manifest.packed.unwrap();
+        let mut all: Vec<u32> = packed.bins.concat();
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..read.rows.len() as u32));
+        assert_eq!(packed.bins.len() % 2, 0);
+        let tokens = |bin: &Vec<u32>| -> usize {
+            bin.iter().map(|&row| read.rows[row as usize].input_ids.len()).sum()
+        };
+        assert!(packed.bins.iter().all(|bin| tokens(bin) <= 512));
+        let fewest = packed.bins.iter().map(tokens).sum::<usize>().div_ceil(512);
+        assert_eq!(packed.efficiency, fewest as f64 / packed.bins.len() as f64);
+    }
+    // The longest row of this capture has 488 tokens.
+    let small = [&["build-rows", "run.forest", "-o", "x"][..], &flags[..4], &["487"]].concat();
+    let refused = place.run(&small);
+    assert_eq!(code(&refused), 2);
+    assert!(stderr(&refused).contains("takes 488 tokens, and a bin holds 487"));
+    assert!(!place.path("x").exists());
+    let alone = place.run(&["build-rows", "run.forest", "-o", "x", "--pack-tokens", "512"]);
+    assert_eq!(code(&alone), 2);
+}
+
+#[test]
+fn each_rollouts_share_of_the_gradient_can_be_written() {
+    let place = Place::new("staged-v2", |_| {});
+    place.json(&["build-rows", "run.forest", "-o", "rows", "--gradient-weights", "w.csv"]);
+    let read = rows::read(&place.path("rows")).unwrap();
+    let text = fs::read_to_string(place.path("w.csv")).unwrap();
+    let mut lines = text.lines();
+    let header = "rollout_id,rows,loss_tokens,token_mean,sequence_mean,rollout_mean";
+    assert_eq!(lines.next(), Some(header));
+    let mut sums = [0.0; 3];
+    let mut count = 0;
+    for line in lines {
+        let cells: Vec<&str> = line.split(',').collect();
+        let own = read.rows.iter().filter(|row| {
+            row.sample_mask == 1.0
+                && row.rollout_id.as_ref().is_some_and(|id| id.as_str() == cells[0])
+        });
+        let (rows, tokens) = own.fold((0, 0), |(rows, tokens), row| {
+            (rows + 1, tokens + row.loss_mask.iter().map(|&mask| u64::from(mask)).sum::<u64>())
+        });
+        assert_eq!((cells[1], cells[2]), (&*rows.to_string(), &*tokens.to_string()));
+        for (sum, cell) in sums.iter_mut().zip(&cells[3..]) {
+            *sum += cell.parse::<f64>().unwrap();
+        }
+        assert!((cells[3].parse::<f64>().unwrap() - tokens as f64 / 1027.0).abs() < 1e-12);
+        count += 1;
+    }
+    assert_eq!(count, 18);
+    assert!(sums.iter().all(|sum| (sum - 1.0).abs() < 1e-12));
 }
