@@ -186,6 +186,7 @@ selector_failed\t''
 selector_timeout\t''
 invalid_selection\t''
 no_verified_layout\t''
+too_few_valid_rollouts\t''
 inconsistent_group\t''
 route_shape_mismatch\t''
 invalid_route\t''
@@ -314,6 +315,7 @@ selector_failed\t''
 selector_timeout\t''
 invalid_selection\t''
 no_verified_layout\t''
+too_few_valid_rollouts\t''
 inconsistent_group\t''
 route_shape_mismatch\t''
 invalid_route\t''
@@ -442,6 +444,7 @@ selector_failed\t''
 selector_timeout\t''
 invalid_selection\t''
 no_verified_layout\t''
+too_few_valid_rollouts\t''
 inconsistent_group\t''
 route_shape_mismatch\t''
 invalid_route\t''
@@ -471,6 +474,7 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -s V -l ve
 complete -c forestctl -n "__fish_forestctl_using_subcommand select" -l policy -d 'Which captured calls train' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand select" -l selector-python -d 'Python interpreter of a module:function policy' -r -F
 complete -c forestctl -n "__fish_forestctl_using_subcommand select" -l selector-timeout -d 'Seconds that a selector may take for one rollout' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand select" -l min-valid-fraction -d 'Drop prompt groups of which a smaller share of rollouts has a verified layout' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand select" -l format -d 'How results are printed on stdout: human, json, jsonl, or csv' -r -f -a "human\t'For reading; not stable'
 json\t'One versioned JSON document'
 jsonl\t'One JSON object per item and line'
@@ -488,6 +492,7 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -s o -l 
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l policy -d 'Which captured calls train' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l selector-python -d 'Python interpreter of a module:function policy' -r -F
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l selector-timeout -d 'Seconds that a selector may take for one rollout' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l min-valid-fraction -d 'Drop prompt groups of which a smaller share of rollouts has a verified layout' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l data-parallel -d 'Ranks that share the rows of a group' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l train-micro-batch -d 'Rows of a training microbatch' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l logprob-micro-batch -d 'Rows of a log-probability microbatch' -r
@@ -501,6 +506,8 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l micro
 largest_first\t'Most tokens first'"
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l pack-seed -d 'Seed of first_fit_shuffle, as of Python\'s random.seed' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l gradient-weights -d 'Write each rollout\'s share of the gradient, by token, row, and rollout means, as CSV' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l min-step-batch-fraction -d 'Stop unless at least this share of the step\'s prompt groups is kept' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l prompts-per-step -d 'Prompt groups of a step; without it, those in the archive' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l advantage-clip-low -d 'Least advantage of an owner that trains' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l advantage-clip-high -d 'Greatest advantage of an owner that trains' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l masked-reward-policy -d 'Whose rewards enter the baseline' -r -f -a "exclude\t'Only owners that train'

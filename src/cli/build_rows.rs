@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::Exit;
 use super::selecting::{SelectingArgs, has_errors, show_findings};
 use super::ui::{Format, Tone, Ui, thousands};
-use crate::config::{BatchSettings, GrpoSettings, MAX_ROW_MULTIPLE, MaskedRewardPolicy};
+use crate::config::{BatchSettings, Fraction, GrpoSettings, MAX_ROW_MULTIPLE, MaskedRewardPolicy};
 use crate::error::{Error, Result};
 use crate::output::{AtomicDir, write_file};
 use crate::rows::packing::{MicrobatchOrder, Packing, PackingAlgorithm, PackingError};
@@ -80,6 +80,12 @@ pub struct BuildRowsArgs {
     /// Write each rollout's share of the gradient, by token, row, and rollout means, as CSV
     #[arg(long, value_name = "FILE", help_heading = "Reports")]
     gradient_weights: Option<PathBuf>,
+    /// Stop unless at least this share of the step's prompt groups is kept
+    #[arg(long, value_name = "FRACTION", help_heading = "Batch")]
+    min_step_batch_fraction: Option<Fraction>,
+    /// Prompt groups of a step; without it, those in the archive
+    #[arg(long, value_name = "N", requires = "min_step_batch_fraction", help_heading = "Batch")]
+    prompts_per_step: Option<NonZeroU32>,
     /// Keep the owner's own reward in its baseline
     #[arg(long, help_heading = "Advantages")]
     no_leave_one_out: bool,
@@ -170,6 +176,7 @@ impl BuildRowsArgs {
             ))
             .help("`forestctl select` gives the reason of every rollout"));
         }
+        self.require_groups(built.counts.groups, built.groups.len() as u64)?;
         let packed = self.packed(&built.rows)?;
         let shares = shares(&built.rows);
         let mut manifest = RowsManifest::new(
@@ -190,6 +197,22 @@ impl BuildRowsArgs {
         }
         report(&manifest, effective(&shares), &self.output, ui)?;
         Ok(Exit::Fine)
+    }
+
+    /// Refuses a batch that lost too many groups (rule 123): the floor is the least whole number
+    /// that is no less than the share of the step's prompts.
+    fn require_groups(&self, seen: u64, kept: u64) -> Result<()> {
+        let Some(fraction) = self.min_step_batch_fraction else { return Ok(()) };
+        let prompts = self.prompts_per_step.map_or(seen, |prompts| u64::from(prompts.get()));
+        let floor = fraction.ceil_of(prompts);
+        if kept >= floor {
+            return Ok(());
+        }
+        Err(Error::nothing(format!(
+            "{kept} prompt groups are kept, and {fraction} of {prompts} are {floor}; nothing was \
+             written"
+        ))
+        .help("`forestctl select` gives the reason of every group and rollout"))
     }
 
     /// The bins, if they are asked for.

@@ -9,6 +9,7 @@ use rayon::prelude::*;
 
 use super::ui::{Tone, Ui};
 use crate::archive::{Archive, Group, Part};
+use crate::config::Fraction;
 use crate::error::{Error, Result};
 use crate::finding::{Code, Finding, Severity};
 use crate::report;
@@ -35,6 +36,9 @@ pub struct SelectingArgs {
     /// Take sources that cannot tell whether calls were lost as complete
     #[arg(long)]
     pub assume_complete: bool,
+    /// Drop prompt groups of which a smaller share of rollouts has a verified layout
+    #[arg(long, value_name = "FRACTION")]
+    min_valid_fraction: Option<Fraction>,
 }
 
 /// Flags of selectors that users write.
@@ -138,6 +142,7 @@ impl SelectingArgs {
         tracing::info!(findings = validation.findings.len(), "a part is validated");
         let settings = SelectSettings {
             assume_complete: self.assume_complete,
+            min_valid_fraction: self.min_valid_fraction,
             invalid: invalid_rollouts(&validation.findings),
         };
         let choose = |group: Group| {

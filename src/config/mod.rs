@@ -1,9 +1,12 @@
 //! Settings of the later stages as plain values.
 
+mod fraction;
 pub mod loss;
 pub mod recipe;
 
 use std::num::NonZeroU32;
+
+pub use fraction::Fraction;
 
 use serde::{Deserialize, Serialize};
 

@@ -321,6 +321,8 @@ codes! {
             => "A selector returns a nonempty list of unique, unchanged records of its input, and the response id of the scored one among them.";
         NoVerifiedLayout "no_verified_layout" Warning "No logical owner of the group produced a verified input layout."
             => "The whole prompt group is dropped; each rollout says why it was masked.";
+        TooFewValidRollouts "too_few_valid_rollouts" Warning "Fewer rollouts of the group have a verified layout than min_valid_fraction_per_group asks for."
+            => "The whole prompt group is dropped; each rollout says why it was masked.";
         InconsistentGroup "inconsistent_group" Error "The rollouts of a group disagree on group size, or a slot is missing or taken twice."
             => "Every slot of a prompt group appears once. Check rollouts*.jsonl.";
         RouteShapeMismatch "route_shape_mismatch" Error "Expert routes of one rollout differ in layers or top-k."

@@ -24,6 +24,7 @@ pub use layout::{calls_of, parents, routes_of};
 pub use returned_history::ReturnedHistory;
 
 use crate::archive::{Completion, Group, Rollout};
+use crate::config::Fraction;
 use crate::finding::{Code, Finding};
 use crate::id::{CallId, GroupId, RolloutId};
 use crate::validate;
@@ -218,6 +219,8 @@ impl Selection {
 pub struct SelectSettings {
     /// Take sources of unknown completeness as complete.
     pub assume_complete: bool,
+    /// Share of a group's rollouts that must have a verified layout (rule 118).
+    pub min_valid_fraction: Option<Fraction>,
     /// Rollouts whose capture validation proved wrong, and the first code that says so.
     pub invalid: BTreeMap<RolloutId, Code>,
 }
@@ -256,10 +259,36 @@ pub fn select_group(
     } else if !rollouts.iter().any(RolloutSelection::has_layout) {
         findings.push(no_layout(group));
         Some(Code::NoVerifiedLayout)
+    } else if let Some(finding) = too_few(group, &rollouts, settings) {
+        findings.push(finding);
+        Some(Code::TooFewValidRollouts)
     } else {
         None
     };
     (GroupSelection { group_id: group.group_id.clone(), rollouts, dropped }, findings)
+}
+
+/// Rollouts count, however many rows they have (rule 118).
+fn too_few(
+    group: &Group,
+    rollouts: &[RolloutSelection],
+    settings: &SelectSettings,
+) -> Option<Finding> {
+    let fraction = settings.min_valid_fraction?;
+    let valid = rollouts.iter().filter(|rollout| rollout.has_layout()).count();
+    let (count, id) = (rollouts.len(), &group.group_id);
+    if fraction.is_reached(valid as u64, count as u64) {
+        return None;
+    }
+    let message = format!(
+        "{valid} of the {count} rollouts of {id} have a verified layout, less than {fraction} of \
+         them: the group is dropped"
+    );
+    let finding = Finding::new(Code::TooFewValidRollouts, message);
+    Some(match group.rollouts.first() {
+        Some(rollout) => finding.rollout(&rollout.rollout_id),
+        None => finding,
+    })
 }
 
 fn no_layout(group: &Group) -> Finding {

@@ -129,6 +129,7 @@ fn part(
     if let Some(policy) = settings.policy {
         let settings = SelectSettings {
             assume_complete: settings.assume_complete,
+            min_valid_fraction: None,
             invalid: invalid_rollouts(&piece.findings),
         };
         let selection = select(groups, policy, &settings);

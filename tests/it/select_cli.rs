@@ -324,3 +324,48 @@ fn each_rollouts_share_of_the_gradient_can_be_written() {
     assert_eq!(count, 18);
     assert!(sums.iter().all(|sum| (sum - 1.0).abs() < 1e-12));
 }
+
+#[test]
+fn groups_below_the_least_valid_share_are_dropped_and_too_few_groups_stop_the_step() {
+    let place = Place::new("staged-v2", |_| {});
+    let dropped = |fraction: &str| -> Vec<String> {
+        let arguments = ["select", "run.forest", "--min-valid-fraction", fraction];
+        let document = place.json(&arguments);
+        let groups = document["dropped_groups"].as_array().unwrap().iter();
+        groups
+            .map(|group| format!("{} {}", strings(&json!([group["group_id"]]))[0], group["reason"]))
+            .collect()
+    };
+    // Valid shares of this capture: p04 0.5, p05 0, the others 1.
+    let without = "p05 \"no_verified_layout\"";
+    assert_eq!(dropped("0.5"), [without]);
+    assert_eq!(dropped("0.51"), ["p04 \"too_few_valid_rollouts\"", without]);
+    let build = |arguments: &[&str]| {
+        let command = ["build-rows", "run.forest", "-o", "rows", "--force"];
+        place.run(&[&command[..], arguments].concat())
+    };
+    // Five of six groups are kept.
+    for (arguments, expected) in [
+        (&["--min-step-batch-fraction", "0.83"][..], 0),
+        (&["--min-step-batch-fraction", "0.84"], 4),
+        (&["--min-step-batch-fraction", "0.5", "--prompts-per-step", "10"], 0),
+        (&["--min-step-batch-fraction", "0.6", "--prompts-per-step", "10"], 4),
+        (&["--min-step-batch-fraction", "1.5"], 2),
+        (&["--prompts-per-step", "10"], 2),
+    ] {
+        let output = build(arguments);
+        assert_eq!(code(&output), expected, "{arguments:?}: {}", stderr(&output));
+    }
+    let refused = build(&["--min-step-batch-fraction", "0.9"]);
+    assert!(stderr(&refused).contains("5 prompt groups are kept, and 0.9 of 6 are 6"));
+    let document = place.json(&[
+        "build-rows",
+        "run.forest",
+        "-o",
+        "rows",
+        "--force",
+        "--min-valid-fraction",
+        "0.75",
+    ]);
+    assert_eq!((&document["dropped_groups"], &document["rollouts"]), (&json!(2), &json!(24)));
+}
