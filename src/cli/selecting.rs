@@ -43,13 +43,13 @@ pub struct SelectingArgs {
 
 /// Flags of selectors that users write.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Selectors")]
 pub struct SelectorArgs {
     /// Python interpreter of a module:function policy
-    #[arg(long, value_name = "PYTHON", default_value = "python3")]
+    #[arg(long, value_name = "PYTHON", default_value = "python3", help_heading = "Selectors")]
     selector_python: PathBuf,
     /// Seconds that a selector may take for one rollout
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = seconds)]
+    #[arg(help_heading = "Selectors")]
     selector_timeout: f64,
 }
 
