@@ -11,7 +11,7 @@ use super::{GrpoSettings, MaskedRewardPolicy};
 use crate::error::{Error, Result};
 
 /// Keys of `grpo` that upstream knows and a single step has no use for.
-const FOREIGN: [&str; 30] = [
+const FOREIGN: [&str; 32] = [
     "adv_estimator",
     "async_grpo",
     "batch_multiplier",
@@ -38,10 +38,20 @@ const FOREIGN: [&str; 30] = [
     "val_start_step",
     "collect_rollout_metrics",
     "deduplicate_prompts",
-    "forest_training",
-    "selection_policy",
-    "min_valid_fraction_per_group",
-    "rollout_failure",
+    "deduplicate_multimodal_data",
+    "debug_payload_metrics",
+    "invalid_tool_call_advantage",
+    "malformed_thinking_advantage",
+    "val_start_at",
+    "val_num_generations_per_prompt",
+];
+
+/// Keys that people put under `grpo`, and where they belong.
+const MISPLACED: [(&str, &str); 4] = [
+    ("forest_training", "token_capture.forest_training"),
+    ("selection_policy", "token_capture.selection_policy"),
+    ("min_valid_fraction_per_group", "token_capture.min_valid_fraction_per_group"),
+    ("rollout_failure", "async_rl.rollout_failure"),
 ];
 
 /// What the file says.
@@ -119,6 +129,10 @@ impl Recipe {
                 ("loss_fn" | "grpo", _) => {
                     return Err(Error::usage(format!("{name} is not a mapping")));
                 }
+                ("token_capture", Value::Object(keys)) => {
+                    refuse_renamed(keys)?;
+                    recipe.ignored.push(name.clone());
+                }
                 _ => recipe.ignored.push(name.clone()),
             }
         }
@@ -175,14 +189,40 @@ fn refuse_unsupported(grpo: &Map<String, Value>) -> Result<()> {
             )));
         }
     }
-    if grpo.get("use_dynamic_sampling") == Some(&Value::Bool(true)) {
-        return Err(Error::usage("grpo.use_dynamic_sampling must be false"));
+    for key in ["use_dynamic_sampling", "calculate_advantages_on_gpu"] {
+        if grpo.get(key) == Some(&Value::Bool(true)) {
+            return Err(Error::usage(format!("grpo.{key} must be false")));
+        }
+    }
+    for key in ["invalid_tool_call_advantage", "malformed_thinking_advantage"] {
+        if grpo.get(key).is_some_and(|value| !value.is_null()) {
+            return Err(Error::usage(format!(
+                "grpo.{key} must be null: a rollout has one advantage, whatever its messages"
+            )));
+        }
+    }
+    for (key, place) in MISPLACED {
+        if grpo.contains_key(key) {
+            return Err(Error::usage(format!("grpo has no key {key}"))
+                .help(format!("It is written {place}")));
+        }
     }
     match grpo.get("adv_estimator").and_then(|e| e.get("name")).and_then(Value::as_str) {
         None | Some("grpo") => Ok(()),
         Some(other) => Err(Error::usage(format!(
             "grpo.adv_estimator.name is {other:?}; forests have grpo advantages"
         ))),
+    }
+}
+
+/// Refuses what an earlier release called forest training (rule 2).
+fn refuse_renamed(token_capture: &Map<String, Value>) -> Result<()> {
+    match token_capture.get("context_compaction") {
+        None => Ok(()),
+        Some(value) => Err(Error::usage(
+            "token_capture.context_compaction is now token_capture.forest_training",
+        )
+        .help(format!("Rename the key and keep its value: forest_training: {value}"))),
     }
 }
 
@@ -251,6 +291,14 @@ mod tests {
             ("loss_fn: {reference_policy_kl_type: k4}", "loss_fn.reference_policy_kl_type", ""),
             ("grpo: {reward_shaping: {enabled: true}}", "grpo.reward_shaping.enabled", ""),
             ("grpo: {adv_estimator: {name: gdpo}}", "gdpo", ""),
+            ("grpo: {calculate_advantages_on_gpu: true}", "calculate_advantages_on_gpu must", ""),
+            ("grpo: {invalid_tool_call_advantage: -1}", "invalid_tool_call_advantage must", ""),
+            ("grpo: {forest_training: true}", "no key forest_training", "token_capture.forest"),
+            (
+                "token_capture: {context_compaction: true}",
+                "is now token_capture.forest_training",
+                "forest_training: true",
+            ),
             ("loss_fn: [1]", "loss_fn is not a mapping", ""),
             ("[1]", "not a mapping", ""),
             ("loss_fn: {use_cispo: true, ratio_clip_c: 3}", "ratio_clip_c", ""),
@@ -260,6 +308,21 @@ mod tests {
             assert!(error.to_string().contains(message), "{yaml}: {error}");
             assert!(error.advice().unwrap_or_default().contains(help), "{yaml}");
         }
+    }
+
+    #[test]
+    fn keys_of_other_stages_are_passed_over_and_told() {
+        let recipe = parse(
+            "grpo: {invalid_tool_call_advantage: null, calculate_advantages_on_gpu: false}\n\
+             token_capture: {enabled: true, forest_training: true}",
+        );
+        let ignored = recipe.unwrap().ignored;
+        let expected = [
+            "grpo.calculate_advantages_on_gpu",
+            "grpo.invalid_tool_call_advantage",
+            "token_capture",
+        ];
+        assert_eq!(ignored, expected);
     }
 
     #[test]
