@@ -112,7 +112,7 @@ pub(super) fn scope(
         reader.show_broken(file)?;
     }
     let Reader { mut scope, broken, quarantine, .. } = reader;
-    broken.into_values().for_each(|entry| quarantine.entry(entry));
+    broken.into_values().flatten().for_each(|entry| quarantine.entry(entry));
     if lost {
         scope.completeness = Completeness::Incomplete;
     }
@@ -188,7 +188,7 @@ pub(super) fn scope_of_entries(
     let Reader { scope, broken, quarantine, .. } = reader;
     for (line, broken) in broken {
         let text = entry(line).map_or("", |(_, text)| text);
-        quarantine.entry(broken.text(text));
+        broken.into_iter().for_each(|broken| quarantine.entry(broken.text(text)));
     }
     scope
 }
@@ -207,8 +207,8 @@ struct Reader<'a> {
     state: String,
     /// Where a line of the store came from.
     origins: &'a dyn Fn(u64) -> Origin,
-    /// What is quarantined by line, as yet without its text.
-    broken: BTreeMap<u64, Quarantined>,
+    /// What is quarantined by line, as yet without its text; a line may have several reasons.
+    broken: BTreeMap<u64, Vec<Quarantined>>,
     scope: Scope,
     quarantine: &'a mut Quarantine,
 }
@@ -281,14 +281,14 @@ impl Reader<'_> {
         let origin = (self.origins)(line);
         let mut entry = Quarantined::new(origin.file, Some(origin.line), code, message);
         entry.capture_key = Some(self.key.clone());
-        self.broken.insert(line, entry);
+        self.broken.entry(line).or_default().push(entry);
     }
 
     /// Reads the lines that are quarantined once more, to show their text.
     fn show_broken(&mut self, file: &Found) -> Result<()> {
         for block in Blocks::open(&file.path)? {
             for (number, text) in (block.first_line..).zip(block.bytes.split(|&b| b == b'\n')) {
-                if let Some(entry) = self.broken.get_mut(&number) {
+                for entry in self.broken.get_mut(&number).into_iter().flatten() {
                     *entry = entry.clone().text(&String::from_utf8_lossy(text));
                 }
             }

@@ -158,6 +158,23 @@ fn calls_that_cannot_be_placed_are_archived_and_mask() {
 }
 
 #[test]
+fn a_line_is_quarantined_for_every_reason_that_it_gives() {
+    let ingested = changed_store(|lines| {
+        let version = "\"fingerprint_version\":";
+        let at = lines[0].find(version).unwrap() + version.len();
+        let end = at + lines[0][at..].find([',', '}']).unwrap();
+        let mut other = lines[0].clone();
+        other.replace_range(at..end, "99");
+        lines.push(other);
+    });
+    let line = ingested.quarantine[0].line;
+    assert!(ingested.quarantine.iter().all(|entry| entry.line == line && !entry.text.is_empty()));
+    let mut codes: Vec<Code> = ingested.quarantine.iter().map(|entry| entry.code).collect();
+    codes.sort();
+    assert_eq!(codes, [Code::ConflictingStoreEntry, Code::UnsupportedFingerprint]);
+}
+
+#[test]
 fn a_null_logprob_is_kept_as_unknown() {
     let ingested = changed_store(|lines| {
         let at = lines[0].find("\"generation_log_probs\":[").unwrap() + 24;
