@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::archive::{Rollout, SourceKind};
 use crate::id::{CallId, CaptureKey, RolloutId};
+use crate::wire::Receipt;
 use crate::wire::digest::staging_key;
 
 /// What becomes of a staging key.
@@ -134,11 +134,7 @@ pub fn plan(rollout: &Rollout) -> Vec<PlannedKey> {
 
 /// Staging keys that the rows of a receipt state, by call.
 fn recorded_keys(receipt: Option<&str>) -> BTreeMap<String, String> {
-    let receipt = receipt.and_then(|text| serde_json::from_str::<Value>(text).ok());
-    let rows = receipt.as_ref().and_then(|receipt| receipt.get("manifest")?.as_array());
-    let key = |row: &Value| {
-        let text = |key: &str| row.get(key)?.as_str().map(str::to_owned);
-        Some((text("model_call_id")?, text("staging_key")?))
-    };
-    rows.into_iter().flatten().filter_map(key).collect()
+    let receipt = receipt.and_then(|text| Receipt::parse(text).ok());
+    let rows = receipt.into_iter().flat_map(|receipt| receipt.manifest);
+    rows.map(|row| (row.model_call_id, row.staging_key)).collect()
 }

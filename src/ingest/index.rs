@@ -314,46 +314,39 @@ fn look(file: &Found, source: usize, line: &Line<'_>) -> Result<Seen, (SourceFor
 
 /// Scope and calls that a receipt names, where they are spelled plainly.
 fn claims(line: &[u8]) -> Option<(String, Vec<CallHash>)> {
-    let (mut scope, mut renamed, mut manifest) = (None, None, None);
-    for (key, value) in scan::members(line)? {
-        match key {
-            b"rollout_id" => scope = Some(value),
-            b"capture_key" => renamed = Some(value),
-            b"manifest" => manifest = Some(value),
-            _ if memchr::memchr(b'\\', key).is_some() => return None,
-            _ => {}
-        }
-    }
-    let scope = scan::plain_string(renamed.or(scope)?).filter(|scope| !scope.is_empty())?;
+    let [scope, renamed, manifest] = members(line, [b"rollout_id", b"capture_key", b"manifest"])?;
     let call = |row| {
-        let mut call = None;
-        for (key, value) in scan::members(row)? {
-            match key {
-                b"model_call_id" => call = Some(value),
-                _ if memchr::memchr(b'\\', key).is_some() => return None,
-                _ => {}
-            }
-        }
+        let [call] = members(row, [b"model_call_id"])?;
         scan::plain_string(call?).map(CallHash::of)
     };
     let named = scan::elements(manifest?)?.into_iter().map(call).collect::<Option<_>>()?;
-    Some((scope.to_owned(), named))
+    Some((word(renamed.or(scope))?.to_owned(), named))
 }
 
-/// Scope and call of a record, where they are spelled plainly. Of repeated keys the last counts,
-/// as for the parser.
+/// Scope and call of a record, where they are spelled plainly.
 fn names(line: &[u8]) -> Option<(String, CallHash)> {
-    let (mut scope, mut renamed, mut call) = (None, None, None);
-    for (key, value) in scan::members(line)? {
-        match key {
-            b"rollout_id" => scope = Some(value),
-            b"capture_key" => renamed = Some(value),
-            b"model_call_id" => call = Some(value),
-            _ if memchr::memchr(b'\\', key).is_some() => return None,
-            _ => {}
+    let [scope, renamed, call] = members(line, [b"rollout_id", b"capture_key", b"model_call_id"])?;
+    Some((word(renamed.or(scope))?.to_owned(), CallHash::of(word(call)?)))
+}
+
+/// The values of these members; `None` where a key has an escape, and so may be any key. Of
+/// repeated keys the last counts, as for the parser.
+fn members<'a, const N: usize>(
+    object: &'a [u8],
+    names: [&[u8]; N],
+) -> Option<[Option<&'a [u8]>; N]> {
+    let mut found = [None; N];
+    for (key, value) in scan::members(object)? {
+        match names.iter().position(|name| *name == key) {
+            Some(at) => found[at] = Some(value),
+            None if memchr::memchr(b'\\', key).is_some() => return None,
+            None => {}
         }
     }
-    let scope = scan::plain_string(renamed.or(scope)?).filter(|scope| !scope.is_empty())?;
-    let call = scan::plain_string(call?).filter(|call| !call.is_empty())?;
-    Some((scope.to_owned(), CallHash::of(call)))
+    Some(found)
+}
+
+/// A string that is not empty.
+fn word(value: Option<&[u8]>) -> Option<&str> {
+    scan::plain_string(value?).filter(|text| !text.is_empty())
 }

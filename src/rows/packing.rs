@@ -171,17 +171,17 @@ impl Rows<'_> {
 
     fn first_fit(&self, order: &[usize]) -> Vec<Vec<usize>> {
         let mut bins: Vec<Vec<usize>> = Vec::new();
-        let mut room = Room::default();
+        let mut room = Room::of(order.len());
         for &row in order {
             let tokens = self.tokens[row];
-            match room.first(tokens) {
+            match room.first(bins.len(), tokens) {
                 Some(bin) => {
                     bins[bin].push(row);
                     room.take(bin, tokens);
                 }
                 None => {
+                    room.set(bins.len(), self.bin_tokens - tokens);
                     bins.push(vec![row]);
-                    room.push(self.bin_tokens - tokens);
                 }
             }
         }
@@ -294,65 +294,39 @@ impl Rows<'_> {
 }
 
 /// Room left in bins: a tree of maxima over them, so that the first one with enough is found
-/// without looking at all.
-#[derive(Default)]
-struct Room {
-    /// Level by level, the bins themselves first; each entry the greatest of two below it.
-    levels: Vec<Vec<u64>>,
-}
+/// without looking at all. Entry 1 is the root, those of the bins come last.
+struct Room(Vec<u64>);
 
 impl Room {
-    fn push(&mut self, room: u64) {
-        if self.levels.is_empty() {
-            self.levels.push(Vec::new());
+    /// No room in any of as many bins.
+    fn of(bins: usize) -> Self {
+        Self(vec![0; 2 * bins.next_power_of_two()])
+    }
+
+    fn set(&mut self, bin: usize, room: u64) {
+        let mut at = self.0.len() / 2 + bin;
+        self.0[at] = room;
+        while at > 1 {
+            at /= 2;
+            self.0[at] = self.0[2 * at].max(self.0[2 * at + 1]);
         }
-        self.levels[0].push(room);
-        let bin = self.levels[0].len() - 1;
-        self.raise(bin);
     }
 
     fn take(&mut self, bin: usize, tokens: u64) {
-        self.levels[0][bin] -= tokens;
-        self.raise(bin);
+        self.set(bin, self.0[self.0.len() / 2 + bin] - tokens);
     }
 
-    /// Brings the maxima over `bin` up to date.
-    fn raise(&mut self, bin: usize) {
-        let (mut at, mut level) = (bin, 0);
-        while self.levels[level].len() > 1 {
-            at /= 2;
-            let below = &self.levels[level];
-            let greatest = below[2 * at..below.len().min(2 * at + 2)].iter().copied().max();
-            level += 1;
-            if self.levels.len() == level {
-                self.levels.push(Vec::new());
-            }
-            let greatest = greatest.unwrap_or(0);
-            match self.levels[level].get_mut(at) {
-                Some(place) => *place = greatest,
-                None => {
-                    // A second entry on a level needs the first one too.
-                    if at == 1 && self.levels[level].is_empty() {
-                        let below = &self.levels[level - 1];
-                        let first = below[..2].iter().copied().max().unwrap_or(0);
-                        self.levels[level].push(first);
-                    }
-                    self.levels[level].push(greatest);
-                }
-            }
+    /// The first of `bins` with room. A row without tokens would fit even where there is no bin.
+    fn first(&self, bins: usize, tokens: u64) -> Option<usize> {
+        if self.0[1] < tokens {
+            return None;
         }
-    }
-
-    fn first(&self, tokens: u64) -> Option<usize> {
-        let top = self.levels.last()?;
-        let mut at = top.iter().position(|&room| room >= tokens)?;
-        for level in self.levels.iter().rev().skip(1) {
+        let mut at = 1;
+        while at < self.0.len() / 2 {
             at *= 2;
-            if level[at] < tokens {
-                at += 1;
-            }
+            at += usize::from(self.0[at] < tokens);
         }
-        Some(at)
+        Some(at - self.0.len() / 2).filter(|&bin| bin < bins)
     }
 }
 
