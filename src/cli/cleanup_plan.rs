@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Exit;
+use super::selecting::of_parts;
 use super::ui::{Format, Ui, thousands};
 use crate::archive::{Archive, SourceKind};
 use crate::cleanup::{self, Fate, Ground, PlannedKey};
@@ -63,36 +64,18 @@ impl CleanupPlanArgs {
     /// Runs the command.
     pub fn run(self, ui: &Ui) -> Result<Exit> {
         let archive = Archive::open(&self.archive)?;
-        let total = (0..archive.part_count()).map(|part| archive.part_bytes(part)).sum();
-        ui.start_threads(total);
-        let bar = ui.progress_of_bytes("plan", total);
+        let parts = of_parts(&archive, "plan", ui, |groups| {
+            let rollouts: Vec<_> = groups.into_iter().flat_map(|group| group.rollouts).collect();
+            let unstaged = rollouts.iter().filter(|r| r.source != SourceKind::Staged).count();
+            let keys: Vec<PlannedKey> = rollouts.iter().flat_map(cleanup::plan).collect();
+            (rollouts.len() as u64, unstaged as u64, keys)
+        })?;
         let mut document = Document { schema_version: 1, ..Document::default() };
-        let mut known = Vec::new();
-        archive.each_part(
-            |read| {
-                let part = read?;
-                let mut totals = Totals::default();
-                let mut keys = Vec::new();
-                for rollout in part.groups.iter().flat_map(|group| &group.rollouts) {
-                    totals.rollouts += 1;
-                    totals.rollouts_without_staging +=
-                        u64::from(rollout.source != SourceKind::Staged);
-                    keys.extend(cleanup::plan(rollout));
-                }
-                Ok((totals, keys, part.known))
-            },
-            |part, done| {
-                let (totals, keys, rollouts) = done?;
-                document.totals.rollouts += totals.rollouts;
-                document.totals.rollouts_without_staging += totals.rollouts_without_staging;
-                document.keys.extend(keys);
-                known.push(rollouts);
-                bar.inc(archive.part_bytes(part));
-                Ok(())
-            },
-        )?;
-        bar.finish_and_clear();
-        archive.check_content(&known)?;
+        for (rollouts, unstaged, keys) in parts {
+            document.totals.rollouts += rollouts;
+            document.totals.rollouts_without_staging += unstaged;
+            document.keys.extend(keys);
+        }
         document.keys.sort();
         let count = |fate| document.keys.iter().filter(|key| key.fate == fate).count() as u64;
         (document.totals.remove, document.totals.keep) = (count(Fate::Remove), count(Fate::Keep));

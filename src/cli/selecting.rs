@@ -15,8 +15,7 @@ use crate::finding::{Code, Finding, Severity};
 use crate::report;
 use crate::select::custom::{Custom, Limits};
 use crate::select::{
-    AllCaptured, GroupSelection, Policy, PolicyChoice, PolicyName, ReturnedHistory, SelectSettings,
-    Selection, select_group,
+    GroupSelection, Policy, PolicyChoice, SelectSettings, Selection, select_group,
 };
 use crate::validate::{Options, invalid_rollouts, validate};
 
@@ -65,8 +64,7 @@ impl SelectorArgs {
     /// The policy, ready to choose.
     pub fn policy(&self, choice: &PolicyChoice) -> Result<Box<dyn Policy>> {
         Ok(match choice {
-            PolicyChoice::BuiltIn(PolicyName::ReturnedHistory) => Box::new(ReturnedHistory),
-            PolicyChoice::BuiltIn(PolicyName::AllCaptured) => Box::new(AllCaptured),
+            PolicyChoice::BuiltIn(policy) => Box::new(policy.policy()),
             PolicyChoice::Custom(selector) => {
                 let timeout = Duration::from_secs_f64(self.selector_timeout);
                 let limits = Limits { timeout, ..Limits::default() };
@@ -86,6 +84,40 @@ pub struct Selected<T> {
     pub selection: Selection,
 }
 
+/// Does `work` on the groups of every part, in parallel and with a bar; results come in the order
+/// of the parts.
+///
+/// # Errors
+///
+/// A part that cannot be read, or rollouts that are not those of the manifest.
+pub fn of_parts<T: Send>(
+    archive: &Archive,
+    doing: &'static str,
+    ui: &Ui,
+    work: impl Fn(Vec<Group>) -> T + Sync,
+) -> Result<Vec<T>> {
+    let total = (0..archive.part_count()).map(|part| archive.part_bytes(part)).sum();
+    ui.start_threads(total);
+    let bar = ui.progress_of_bytes(doing, total);
+    let (mut parts, mut known) = (Vec::new(), Vec::new());
+    archive.each_part(
+        |read| {
+            let Part { groups, known } = read?;
+            Ok((work(groups), known))
+        },
+        |part, done: Result<_>| {
+            let (of_part, rollouts) = done?;
+            parts.push(of_part);
+            known.push(rollouts);
+            bar.inc(archive.part_bytes(part));
+            Ok(())
+        },
+    )?;
+    bar.finish_and_clear();
+    archive.check_content(&known)?;
+    Ok(parts)
+}
+
 impl SelectingArgs {
     /// Opens the archive and selects, part by part; `keep` says what of each group is needed
     /// afterwards. Groups come in order of their ids, whatever parts they are in. An archive
@@ -98,25 +130,9 @@ impl SelectingArgs {
     ) -> Result<Selected<T>> {
         let policy = self.selector.policy(&self.policy)?;
         let opened = Archive::open(archive)?;
-        let total = (0..opened.part_count()).map(|part| opened.part_bytes(part)).sum();
-        ui.start_threads(total);
-        let bar = ui.progress_of_bytes("select", total);
-        let (mut chosen, mut known) = (Vec::new(), Vec::new());
-        opened.each_part(
-            |read| {
-                let Part { groups, known } = read?;
-                Ok((self.of_part(groups, &*policy, &keep), known))
-            },
-            |part, done| {
-                let (of_part, rollouts) = done?;
-                chosen.extend(of_part);
-                known.push(rollouts);
-                bar.inc(opened.part_bytes(part));
-                Ok(())
-            },
-        )?;
-        bar.finish_and_clear();
-        opened.check_content(&known)?;
+        let parts =
+            of_parts(&opened, "select", ui, |groups| self.of_part(groups, &*policy, &keep))?;
+        let mut chosen: Vec<_> = parts.into_iter().flatten().collect();
         if chosen.iter().all(|(_, group, _)| group.rollouts.is_empty()) {
             return Err(Error::nothing(format!("{} holds no rollouts", archive.display()))
                 .help("Look at its quarantine.jsonl, and ingest sources that hold some"));

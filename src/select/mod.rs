@@ -39,6 +39,16 @@ pub trait Policy: fmt::Debug + Send + Sync {
     fn choose(&self, rollout: &Rollout) -> Choice;
 }
 
+impl<P: Policy + ?Sized> Policy for &P {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn choose(&self, rollout: &Rollout) -> Choice {
+        (**self).choose(rollout)
+    }
+}
+
 /// What a policy chose.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Choice {

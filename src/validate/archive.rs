@@ -129,8 +129,8 @@ fn part(
     if let Some(policy) = settings.policy {
         let settings = SelectSettings {
             assume_complete: settings.assume_complete,
-            min_valid_fraction: None,
             invalid: invalid_rollouts(&piece.findings),
+            ..SelectSettings::default()
         };
         let selection = select(groups, policy, &settings);
         piece.selected = Some(Selected::of(policy.name(), &selection));
