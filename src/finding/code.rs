@@ -292,11 +292,11 @@ codes! {
         MissingLogprob "missing_logprob" Warning "A generated token has no log-probability; JSON writers turn NaN into null."
             => "The rollout is masked. Look for NaN in the engine's sampler.";
         MissingEvidence "missing_evidence" Error "The result names no accepted call."
-            => "returned_history needs response.output with the accepted generations. For captures without a history use --policy all_captured.";
+            => "returned_history needs response.output, responses, or ng_trajectory.turns[].model_calls with the accepted generations. For captures without a history use --policy all_captured.";
         AmbiguousEvidence "ambiguous_evidence" Error "Several captured calls match one generation of the returned history."
             => "Keep native item ids in the returned history so that the calls can be told apart.";
-        ContradictoryEvidence "contradictory_evidence" Error "Native ids of the returned history name one call, and the content another."
-            => "The harness changed the text of an answer or mixed up ids.";
+        ContradictoryEvidence "contradictory_evidence" Error "Two pieces of evidence name different calls: native ids, content, references, or scored responses."
+            => "The harness changed the text of an answer, mixed up ids, or references other calls than it returns.";
         DuplicatedEvidence "duplicated_evidence" Error "The returned history holds one captured generation twice."
             => "Return each accepted generation once.";
         UnmatchedEvidence "unmatched_evidence" Error "A generation of the returned history matches no captured call."
@@ -305,6 +305,8 @@ codes! {
             => "Return whole generations; items within one keep their order.";
         UnsupportedItem "unsupported_item" Error "The returned history holds a generated item of a type that is not supported."
             => "Assistant messages, reasoning and function calls are generated items.";
+        SeveralSessions "several_sessions" Error "The result speaks of several sessions."
+            => "One rollout has one session. Return a trajectory per rollout.";
         TerminalNotSelected "terminal_not_selected" Error "The scored call is not among the selected calls."
             => "The scored response must be part of the accepted history.";
         TerminalMismatch "terminal_mismatch" Warning "The receipt names another scored call than the returned result; the result's is used."

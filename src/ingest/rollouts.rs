@@ -78,6 +78,9 @@ impl RolloutHead {
     }
 }
 
+/// Members of a Gym rollout of which any is evidence of accepted calls.
+const EVIDENCE: [&str; 3] = ["response", "responses", "ng_trajectory"];
+
 impl RolloutLine {
     pub fn parse(line: &str, origin: Origin) -> Result<Self, Rejected> {
         let text = without_nan(line);
@@ -87,7 +90,7 @@ impl RolloutLine {
         let inline = stripped.is_some();
         let result = match members.get("result") {
             Some(result) => Some(result.get().to_owned()),
-            None if members.contains_key("response") => {
+            None if EVIDENCE.iter().any(|key| members.contains_key(*key)) => {
                 Some(stripped.unwrap_or_else(|| text.trim().to_owned()))
             }
             None => None,

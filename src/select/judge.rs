@@ -225,6 +225,7 @@ fn is_evidence(code: Code) -> bool {
             | UnmatchedEvidence
             | PartialGeneration
             | UnsupportedItem
+            | SeveralSessions
             | UnattributedTerminal
             | SelectorFailed
             | SelectorTimeout

@@ -6,14 +6,14 @@
 //! order; and a call from which an identified one descends is the one meant. What is left open
 //! after that is ambiguous; nothing is guessed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::Problem;
-use super::evidence::{Evidence, HistoryItem};
+use super::evidence::Evidence;
 use super::index::{Index, agrees, ancestry, names};
 use crate::finding::Code;
-use crate::id::CallId;
+use crate::id::{CallId, Digest32};
 
 /// Candidates that are kept for one rollout. Equal answers without ids make their number grow with
 /// its square.
@@ -31,11 +31,18 @@ pub struct Matching {
     pub problems: Vec<Problem>,
 }
 
-/// Identifies the calls of the history in `evidence`. `scored` is known to be part of it.
-pub fn identify(evidence: &Evidence, index: &Index, scored: Option<usize>) -> Matching {
+/// Identifies the calls of the history in `evidence`. `scored` is known to be part of it, and so
+/// are those that are `referenced`, if any.
+pub fn identify(
+    evidence: &Evidence,
+    index: &Index,
+    scored: Option<usize>,
+    referenced: &BTreeSet<usize>,
+) -> Matching {
     let mut tiling = Tiling {
         evidence,
         index,
+        referenced,
         candidates: vec![Vec::new(); evidence.items.len()],
         open: Vec::new(),
         decided: BTreeMap::new(),
@@ -46,7 +53,7 @@ pub fn identify(evidence: &Evidence, index: &Index, scored: Option<usize>) -> Ma
         if tiling.contradicted(run.clone()) {
             continue;
         }
-        if tiling.fill(run.clone()) {
+        if tiling.fill(run.clone()) && tiling.close_envelope(i) {
             tiling.open.push(i);
         }
     }
@@ -58,6 +65,7 @@ pub fn identify(evidence: &Evidence, index: &Index, scored: Option<usize>) -> Ma
 struct Tiling<'a> {
     evidence: &'a Evidence,
     index: &'a Index<'a>,
+    referenced: &'a BTreeSet<usize>,
     /// By position; thinned out as the argument proceeds.
     candidates: Vec<Vec<Candidate>>,
     /// Runs that can still be tiled.
@@ -74,9 +82,12 @@ impl Tiling<'_> {
     fn fill(&mut self, run: Range<usize>) -> bool {
         for at in run.clone() {
             self.candidates[at] = self.index.whole_at(&self.evidence.items[at..run.end]);
+            if self.candidates[at].iter().any(|(call, _)| self.referenced.contains(call)) {
+                self.candidates[at].retain(|(call, _)| self.referenced.contains(call));
+            }
             self.size += self.candidates[at].len();
             if self.size > CANDIDATES {
-                let item = described(&self.evidence.items[at]);
+                let item = &self.evidence.items[at];
                 let message = format!("{item} is one of too many equal answers without ids");
                 self.problems.push(Problem::new(Code::AmbiguousEvidence, Vec::new(), message));
                 run.for_each(|at| self.candidates[at] = Vec::new());
@@ -84,6 +95,38 @@ impl Tiling<'_> {
             }
         }
         true
+    }
+
+    /// The response that ends with run `i` says by its id which call did; false, with a report,
+    /// when the content says otherwise.
+    fn close_envelope(&mut self, i: usize) -> bool {
+        let envelope = self.evidence.envelopes.iter().find(|(run, _)| *run == i);
+        let Some((_, id)) = envelope else { return true };
+        let served = self.index.served(id);
+        if served.is_empty() {
+            // A synthetic id.
+            return true;
+        }
+        let run = self.evidence.runs[i].clone();
+        let mut ends = false;
+        for at in run.clone() {
+            self.candidates[at].retain(|(call, length)| {
+                let last = at + length == run.end;
+                ends |= last && served.contains(call);
+                !last || served.contains(call)
+            });
+        }
+        if !ends {
+            let calls = names(self.index, served.iter().copied());
+            let item = &self.evidence.items[run.end - 1];
+            let message = format!(
+                "response {id} was served by call {}, whose generation does not end with {item}",
+                listed(&calls, "and")
+            );
+            self.problems.push(Problem::new(Code::ContradictoryEvidence, calls, message));
+            run.for_each(|at| self.candidates[at].clear());
+        }
+        ends
     }
 
     /// Reports items whose native id names one call and whose content another.
@@ -95,10 +138,16 @@ impl Tiling<'_> {
             let agreeing = owners.iter().filter_map(served).any(|s| agrees(item, s) != Some(false));
             if !owners.is_empty() && !agreeing {
                 let calls = names(self.index, owners.iter().map(|(call, _)| *call));
+                let captured = owners.iter().filter_map(served).find_map(|s| s.fingerprint);
+                let digest = |digest: Option<Digest32>| {
+                    digest.map_or("none".to_owned(), |digest| digest.to_string()[..12].to_owned())
+                };
                 let message = format!(
-                    "{} has the id of an item of call {}, and other content",
-                    described(item),
-                    listed(&calls, "and")
+                    "{item} has the id of an item of call {}, and other content: fingerprint {} \
+                     was returned, {} captured",
+                    listed(&calls, "and"),
+                    digest(item.fingerprint),
+                    digest(captured),
                 );
                 self.problems.push(Problem::new(Code::ContradictoryEvidence, calls, message));
             }
@@ -222,11 +271,15 @@ impl Tiling<'_> {
             [] => self.index.holding(item),
             owners => owners.iter().map(|(call, _)| *call).collect(),
         };
-        let item = described(item);
         let (code, calls, message) = if !spent.is_empty() {
             let calls = names(self.index, spent);
+            let earlier =
+                calls.first().and_then(|call| self.decided.get(&self.index.number(call)?));
+            let earlier = earlier.map_or_else(String::new, |&at| {
+                format!(", which {} begins", self.evidence.items[at])
+            });
             let message =
-                format!("{item} repeats the generation of call {}", listed(&calls, "and"));
+                format!("{item} repeats the generation of call {}{earlier}", listed(&calls, "and"));
             (Code::DuplicatedEvidence, calls, message)
         } else if !parts.is_empty() {
             let calls = names(self.index, parts);
@@ -252,7 +305,7 @@ impl Tiling<'_> {
         }
         for (open, at) in classes {
             let calls = names(self.index, open);
-            let item = described(&self.evidence.items[at]);
+            let item = &self.evidence.items[at];
             let message =
                 format!("{item} may be call {}, and nothing tells which", listed(&calls, "or"));
             self.problems.push(Problem::new(Code::AmbiguousEvidence, calls, message));
@@ -261,13 +314,6 @@ impl Tiling<'_> {
 
     fn positions(&self) -> BTreeMap<usize, usize> {
         self.decided.iter().map(|(&call, &at)| (at, call)).collect()
-    }
-}
-
-fn described(item: &HistoryItem) -> String {
-    match &item.id {
-        Some(id) => format!("{} {id} of the returned history", item.kind.as_str()),
-        None => format!("a {} of the returned history without id", item.kind.as_str()),
     }
 }
 

@@ -1,10 +1,13 @@
 //! `returned_history`: calls whose whole generations the returned history holds (rules 59-72).
 
-use super::evidence::Evidence;
+use std::collections::BTreeSet;
+
+use super::evidence::{Evidence, reference};
 use super::index::{Index, names};
 use super::{Choice, Policy, Problem, matching};
 use crate::archive::{Rollout, SourceKind};
 use crate::finding::Code;
+use crate::id::CallId;
 
 /// The default policy.
 #[derive(Clone, Copy, Debug)]
@@ -23,35 +26,75 @@ impl Policy for ReturnedHistory {
             let terminal = calls.last().cloned();
             return Choice { calls, terminal, problems: Vec::new() };
         }
-        let evidence = Evidence::read(rollout.result.as_deref());
+        let mut evidence = Evidence::read(rollout.result.as_deref());
         let declared = declared_terminal(&evidence, &index);
         let scored = declared.as_ref().ok().copied().flatten();
-        let found = matching::identify(&evidence, &index, scored);
-        let mut problems = evidence.problems;
-        if evidence.items.is_empty() && problems.is_empty() {
-            let message = "the result holds no response.output with accepted generations";
-            problems.push(Problem::new(Code::MissingEvidence, Vec::new(), message));
-        }
+        let mut problems = std::mem::take(&mut evidence.problems);
+        let referenced = reference::resolve(&evidence.references, &index, &mut problems);
+        let among = referenced.iter().copied().collect();
+        let found = matching::identify(&evidence, &index, scored, &among);
         problems.extend(found.problems);
+        let returned: Vec<usize> = found.calls.values().copied().collect();
+        let calls = match (returned.is_empty(), evidence.items.is_empty()) {
+            (true, true) if evidence.references.is_empty() && problems.is_empty() => {
+                let message = "the result holds neither response.output nor responses with \
+                               accepted generations, and no ng_trajectory.turns[].model_calls";
+                problems.push(Problem::new(Code::MissingEvidence, Vec::new(), message));
+                Vec::new()
+            }
+            (_, true) => referenced,
+            (_, false) => {
+                if !evidence.references.is_empty() && problems.is_empty() {
+                    problems.extend(disagreement(&index, &returned, &referenced));
+                }
+                returned
+            }
+        };
         let terminal = match declared {
             Ok(Some(call)) => Some(call),
             // The response's content: its last stretch is one generation.
-            Ok(None) => evidence.runs.last().and_then(|run| {
-                let mut calls = found.calls.range(run.clone()).map(|(_, &call)| call);
-                calls.next().filter(|_| calls.next().is_none())
-            }),
+            Ok(None) => {
+                let mut answer = evidence.answer.iter().filter_map(|at| found.calls.get(at));
+                answer.next().copied().filter(|_| answer.next().is_none())
+            }
             Err(problem) => {
                 problems.push(*problem);
                 None
             }
         };
-        let terminal = terminal.map(|call| index.id(call));
         Choice {
-            calls: found.calls.values().map(|&call| index.id(call)).collect(),
-            terminal,
+            calls: calls.into_iter().map(|call| index.id(call)).collect(),
+            terminal: terminal.map(|call| index.id(call)),
             problems,
         }
     }
+}
+
+/// Both sides of what the returned history and the references tell apart (rule 62).
+fn disagreement(index: &Index, returned: &[usize], referenced: &[usize]) -> Option<Problem> {
+    let beyond = |of: &[usize], others: &[usize]| {
+        let others: BTreeSet<usize> = others.iter().copied().collect();
+        names(index, of.iter().copied().filter(|call| !others.contains(call)))
+    };
+    let (unreferenced, unreturned) = (beyond(returned, referenced), beyond(referenced, returned));
+    let list = |calls: &[CallId]| calls.iter().map(CallId::as_str).collect::<Vec<_>>().join(", ");
+    let message = match (&unreferenced[..], &unreturned[..]) {
+        ([], []) => return None,
+        (calls, []) => {
+            format!("the output holds what ng_trajectory does not reference: call {}", list(calls))
+        }
+        ([], calls) => {
+            format!("ng_trajectory references what the output does not hold: call {}", list(calls))
+        }
+        (unreferenced, unreturned) => format!(
+            "the output holds call {}, which ng_trajectory does not reference; it references call \
+             {}, which the output does not hold",
+            list(unreferenced),
+            list(unreturned)
+        ),
+    };
+    let calls = unreferenced.into_iter().chain(unreturned).collect();
+    Some(Problem::new(Code::ContradictoryEvidence, calls, message))
 }
 
 /// The scored call by response ids: the declared one, then the response's own (rule 79). `None`

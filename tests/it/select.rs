@@ -82,25 +82,25 @@ fn both_schemas_and_policies_give_the_oracles_verdicts_reasons_order_and_termina
 }
 
 /// The one group and rollout that tampering tests work on.
-struct Case {
-    group: Group,
+pub struct Case {
+    pub group: Group,
 }
 
 impl Case {
     /// Rollout `id` of the fixture, alone in its group.
-    fn of(form: &str, id: &str) -> Self {
+    pub fn of(form: &str, id: &str) -> Self {
         let all = groups(form).into_iter().flat_map(|g| g.rollouts);
         let mut rollout = all.into_iter().find(|r| r.rollout_id.as_str() == id).unwrap();
         (rollout.slot, rollout.group_size) = (0, 1);
         Self { group: Group { group_id: "p".into(), rollouts: vec![rollout] } }
     }
 
-    fn rollout(&mut self) -> &mut Rollout {
+    pub fn rollout(&mut self) -> &mut Rollout {
         &mut self.group.rollouts[0]
     }
 
     /// Changes the result object.
-    fn edit(mut self, change: impl FnOnce(&mut Value)) -> Self {
+    pub fn edit(mut self, change: impl FnOnce(&mut Value)) -> Self {
         let rollout = self.rollout();
         let mut result: Value = serde_json::from_str(rollout.result.as_ref().unwrap()).unwrap();
         change(&mut result);
@@ -109,22 +109,22 @@ impl Case {
     }
 
     /// Changes `response.output`.
-    fn output(self, change: impl FnOnce(&mut Vec<Value>)) -> Self {
+    pub fn output(self, change: impl FnOnce(&mut Vec<Value>)) -> Self {
         self.edit(|result| change(result["response"]["output"].as_array_mut().unwrap()))
     }
 
-    fn with(mut self, change: impl FnOnce(&mut Rollout)) -> Self {
+    pub fn with(mut self, change: impl FnOnce(&mut Rollout)) -> Self {
         change(self.rollout());
         self
     }
 
-    fn selection(&self, policy: PolicyName) -> RolloutSelection {
+    pub fn selection(&self, policy: PolicyName) -> RolloutSelection {
         let mut selection = selected(std::slice::from_ref(&self.group), policy);
         selection.groups.remove(0).rollouts.remove(0)
     }
 
     /// Reason codes under the default policy.
-    fn codes(&self) -> Vec<Code> {
+    pub fn codes(&self) -> Vec<Code> {
         let selection = self.selection(PolicyName::ReturnedHistory);
         selection.reasons.iter().map(|reason| reason.code).collect()
     }
@@ -276,6 +276,14 @@ fn tampered_histories_are_errors_that_mask() {
         (of("p01_g1").output(Vec::clear), Code::MissingEvidence),
         (of("p01_g1").with(|r| r.result = None), Code::MissingEvidence),
         (of("p01_g1").with(|r| r.result = Some("{".to_owned())), Code::MissingEvidence),
+        // The scored response was captured, and is not part of the history.
+        (
+            of("p01_g3").edit(|r| {
+                r["terminal_response_id"] = r["response"]["id"].clone();
+                r["response"]["output"].as_array_mut().unwrap().pop();
+            }),
+            Code::TerminalNotSelected,
+        ),
         (
             of("p01_g1").edit(|r| r["terminal_response_id"] = json!("resp_unknown")),
             Code::UnattributedTerminal,

@@ -2,10 +2,12 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
 
 /// Bytes of a selector's stderr that an error shows.
 const SHOWN: usize = 4 << 10;
@@ -55,6 +57,7 @@ pub(super) struct Process {
     child: Child,
     requests: Sender<String>,
     answers: Receiver<std::io::Result<Option<String>>>,
+    stderr: Option<Arc<ChildStderr>>,
     words: Arc<Mutex<Vec<u8>>>,
     spoken: Receiver<()>,
     limits: Limits,
@@ -102,20 +105,15 @@ impl Process {
         }
         let words = Arc::new(Mutex::new(Vec::new()));
         let (told, spoken) = channel();
-        if let Some(mut stderr) = child.stderr.take() {
+        let stderr = child.stderr.take().map(Arc::new);
+        if let Some(stderr) = stderr.clone() {
             let words = Arc::clone(&words);
             std::thread::spawn(move || {
-                let mut bytes = [0; 4096];
-                while let Ok(read @ 1..) = stderr.read(&mut bytes) {
-                    let mut words = words.lock().unwrap_or_else(PoisonError::into_inner);
-                    words.extend_from_slice(&bytes[..read]);
-                    let surplus = words.len().saturating_sub(SHOWN);
-                    words.drain(..surplus);
-                }
+                while listen(&stderr, &words) {}
                 let _ = told.send(());
             });
         }
-        Ok(Self { child, requests, answers, words, spoken, limits })
+        Ok(Self { child, requests, answers, stderr, words, spoken, limits })
     }
 
     /// Sends a line and waits for the answer.
@@ -152,10 +150,19 @@ impl Process {
         }
     }
 
-    /// The last of what it wrote to stderr.
+    /// The last of what it wrote to stderr until now.
     pub fn words(&self) -> String {
-        let words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&words).trim().to_owned()
+        let begun = Instant::now();
+        loop {
+            let words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
+            let unread =
+                self.stderr.as_ref().and_then(|pipe| rustix::io::ioctl_fionread(pipe).ok());
+            if unread.is_none_or(|bytes| bytes == 0) || begun.elapsed() > LAST_WORDS {
+                return String::from_utf8_lossy(&words).trim().to_owned();
+            }
+            drop(words);
+            std::thread::yield_now();
+        }
     }
 }
 
@@ -164,6 +171,29 @@ impl Drop for Process {
         // One that has ended already is no failure.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// Keeps the last of what comes next; false at the end. What has left the pipe is always in
+/// `words`, for whoever holds the lock.
+fn listen(pipe: &ChildStderr, words: &Mutex<Vec<u8>>) -> bool {
+    let mut ready = [PollFd::new(pipe, PollFlags::IN)];
+    match poll(&mut ready, None) {
+        Ok(_) => {}
+        Err(rustix::io::Errno::INTR) => return true,
+        Err(_) => return false,
+    }
+    let mut words = words.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut bytes = [0; 4096];
+    match rustix::io::read(pipe, &mut bytes) {
+        Ok(read @ 1..) => {
+            words.extend_from_slice(&bytes[..read]);
+            let surplus = words.len().saturating_sub(SHOWN);
+            words.drain(..surplus);
+            true
+        }
+        Err(error) => error == rustix::io::Errno::INTR,
+        Ok(_) => false,
     }
 }
 

@@ -1,0 +1,124 @@
+//! References of `ng_trajectory` to captured calls (`spec/gym-wire.md`, trajectory refs).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::identity;
+use crate::finding::Code;
+use crate::select::Problem;
+use crate::select::index::{Index, names};
+use crate::wire::json::Json;
+
+/// One entry of `ng_trajectory.turns[].model_calls[]`.
+#[derive(Debug)]
+pub struct Reference {
+    /// Where it stands: turn, and entry of the turn.
+    at: (usize, usize),
+    model_call_id: Option<String>,
+    /// With a `model_ref`, which says whose response it is.
+    response_id: Option<String>,
+}
+
+/// Reads the references of a trajectory, in order.
+pub fn read(trajectory: &Json, problems: &mut Vec<Problem>) -> Vec<Reference> {
+    let turns = trajectory.get("turns").and_then(Json::as_list).unwrap_or_default();
+    let mut references = Vec::new();
+    let mut sessions: BTreeSet<String> =
+        identity(trajectory.get("rollout_id")).into_iter().collect();
+    for (turn, value) in turns.iter().enumerate() {
+        let calls = value.get("model_calls").and_then(Json::as_list).unwrap_or_default();
+        if !calls.is_empty() {
+            sessions.extend(identity(value.get("rollout_id")));
+        }
+        for (place, call) in calls.iter().enumerate() {
+            let model = call.get("model_ref").filter(|model| model.as_dict().is_some());
+            references.push(Reference {
+                at: (turn, place),
+                model_call_id: identity(call.get("model_call_id")),
+                response_id: model.and(identity(call.get("response_id"))),
+            });
+        }
+    }
+    if sessions.len() > 1 {
+        let sessions: Vec<String> = sessions.into_iter().collect();
+        let message =
+            format!("ng_trajectory speaks of {} sessions: {}", sessions.len(), sessions.join(", "));
+        problems.push(Problem::new(Code::SeveralSessions, Vec::new(), message));
+    }
+    references
+}
+
+/// The calls that `references` name, each once, in order. One that names none, or several, or one
+/// that another names too, is a problem.
+pub fn resolve(references: &[Reference], index: &Index, problems: &mut Vec<Problem>) -> Vec<usize> {
+    let mut calls = Vec::with_capacity(references.len());
+    let mut places: BTreeMap<usize, &Reference> = BTreeMap::new();
+    for reference in references {
+        match reference.call(index) {
+            Ok(call) => {
+                if let Some(earlier) = places.get(&call) {
+                    let message = format!(
+                        "{} and {} both name call {}",
+                        earlier.path(),
+                        reference.path(),
+                        index.id(call)
+                    );
+                    let calls = names(index, [call]);
+                    problems.push(Problem::new(Code::DuplicatedEvidence, calls, message));
+                    continue;
+                }
+                places.insert(call, reference);
+                calls.push(call);
+            }
+            Err(problem) => problems.push(*problem),
+        }
+    }
+    calls
+}
+
+impl Reference {
+    fn path(&self) -> String {
+        format!("ng_trajectory.turns[{}].model_calls[{}]", self.at.0, self.at.1)
+    }
+
+    fn call(&self, index: &Index) -> Result<usize, Box<Problem>> {
+        let problem = |code, calls, what: String| {
+            Err(Box::new(Problem::new(code, calls, format!("{} {what}", self.path()))))
+        };
+        let by_call = match &self.model_call_id {
+            None => None,
+            Some(id) => match index.number(&id.as_str().into()) {
+                Some(call) => Some(call),
+                None => {
+                    let what = format!("names call {id}, which the ledger does not commit to");
+                    return problem(Code::UnmatchedEvidence, Vec::new(), what);
+                }
+            },
+        };
+        let served = self.response_id.as_deref().map(|id| (id, index.served(id)));
+        match (by_call, served) {
+            (Some(call), Some((id, served))) if !served.is_empty() && !served.contains(&call) => {
+                let calls = names(index, served.iter().copied().chain([call]));
+                let what = format!(
+                    "names call {}, and response {id} of call {}",
+                    index.id(call),
+                    index.id(served[0])
+                );
+                problem(Code::ContradictoryEvidence, calls, what)
+            }
+            (Some(call), _) => Ok(call),
+            (None, Some((_, [call]))) => Ok(*call),
+            (None, Some((id, []))) => {
+                let what = format!("names response {id}, which no captured call served");
+                problem(Code::UnmatchedEvidence, Vec::new(), what)
+            }
+            (None, Some((id, served))) => {
+                let what = format!("names response {id}, which {} calls served", served.len());
+                problem(Code::AmbiguousEvidence, names(index, served.iter().copied()), what)
+            }
+            (None, None) => {
+                let what = "names no call: it needs model_call_id, or model_ref and response_id";
+                problem(Code::MissingEvidence, Vec::new(), what.to_owned())
+            }
+        }
+    }
+}
