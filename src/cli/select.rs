@@ -13,7 +13,7 @@ use crate::archive::{Group, Rollout};
 use crate::error::Result;
 use crate::finding::Code;
 use crate::id::{CallId, GroupId, RolloutId};
-use crate::select::Verdict;
+use crate::select::{Reason, Verdict};
 
 const EXAMPLES: &str = concat!(
     "\
@@ -57,9 +57,20 @@ struct RolloutLine<'a> {
     rollout_id: &'a RolloutId,
     slot: u32,
     verdict: Verdict,
+    /// The first of `reasons`.
     reason: Option<Code>,
+    /// All reasons for a mask.
+    reasons: Vec<ReasonLine<'a>>,
     call_ids: &'a [CallId],
     terminal_call_id: Option<&'a CallId>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct ReasonLine<'a> {
+    code: Code,
+    message: &'a str,
+    /// The calls concerned.
+    call_ids: &'a [CallId],
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -101,6 +112,12 @@ impl SelectArgs {
     }
 }
 
+impl<'a> ReasonLine<'a> {
+    fn of(reason: &'a Reason) -> Self {
+        Self { code: reason.code, message: &reason.message, call_ids: &reason.calls }
+    }
+}
+
 impl<'a> Document<'a> {
     fn new(policy: String, selected: &'a Selected<Vec<Captured>>) -> Self {
         let groups = &selected.selection.groups;
@@ -111,6 +128,7 @@ impl<'a> Document<'a> {
                 slot: rollout.slot,
                 verdict: rollout.verdict(),
                 reason: rollout.reasons.first().map(|reason| reason.code),
+                reasons: rollout.reasons.iter().map(ReasonLine::of).collect(),
                 call_ids: &rollout.calls,
                 terminal_call_id: rollout.terminal.as_ref(),
             })

@@ -3,7 +3,7 @@
 use super::evidence::Evidence;
 use super::index::{Index, names};
 use super::returned_history::declared_terminal;
-use super::{Choice, Policy, Problem};
+use super::{Choice, Policy, Reason};
 use crate::archive::{Completion, Ending, Rollout};
 use crate::finding::Code;
 
@@ -42,7 +42,7 @@ impl Policy for AllCaptured {
         let calls = names(&index, kept);
         if calls.is_empty() {
             let message = "the ledger commits to no call that could train";
-            problems.push(Problem::new(Code::MissingEvidence, Vec::new(), message));
+            problems.push(Reason::new(Code::MissingEvidence, Vec::new(), message));
         }
         let unrecorded = (0..index.committed.len())
             .filter(|&call| index.committed[call].completion == Completion::Unrecorded);
@@ -53,7 +53,7 @@ impl Policy for AllCaptured {
                 unrecorded.len(),
                 index.committed.len()
             );
-            problems.push(Problem::new(Code::MissingCompletion, unrecorded, message));
+            problems.push(Reason::new(Code::MissingCompletion, unrecorded, message));
         }
         Choice { calls, terminal: scored.map(|call| index.id(call)), problems }
     }

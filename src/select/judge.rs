@@ -1,7 +1,7 @@
 //! The verdict on a choice: what masks a rollout whatever the policy (rules 71, 74-79, 83-88).
 
 use super::index::Index;
-use super::{Choice, Policy, Problem, RolloutSelection, SelectSettings, layout};
+use super::{Choice, Policy, Reason, RolloutSelection, SelectSettings, layout};
 use crate::archive::{CaptureFailure, Completeness, Completion, Ending, Rollout};
 use crate::finding::{Code, Finding, Location};
 use crate::id::CallId;
@@ -15,10 +15,11 @@ pub fn judge(
     let mut choice = policy.choose(rollout);
     let index = Index::new(rollout);
     let disagreement = disagreement(rollout, &choice);
-    let unattributed =
-        choice.problems.iter().any(|p| {
-            matches!(p.reason.code, Code::UnattributedTerminal | Code::ContradictoryEvidence)
-        }) || choice.calls.is_empty();
+    let unattributed = choice
+        .problems
+        .iter()
+        .any(|p| matches!(p.code, Code::UnattributedTerminal | Code::ContradictoryEvidence))
+        || choice.calls.is_empty();
     if choice.terminal.is_none() && !unattributed {
         // The framework's own attribution, where the result says nothing.
         let recorded = rollout.ledger.terminal_call_id.as_ref();
@@ -26,20 +27,20 @@ pub fn judge(
     }
     let numbers: Vec<usize> = choice.calls.iter().filter_map(|id| index.number(id)).collect();
 
-    let mut problems: Vec<Problem> = Vec::new();
+    let mut problems: Vec<Reason> = Vec::new();
     let invalid = settings.invalid.get(&rollout.rollout_id);
     // A group that is inconsistent is dropped as a whole, and says so itself.
     if let Some(&code) = invalid.filter(|code| **code != Code::InconsistentGroup) {
         let message =
             format!("validation found {code}; `forestctl validate` names the calls and fields");
-        problems.push(Problem::new(code, Vec::new(), message));
+        problems.push(Reason::new(code, Vec::new(), message));
     }
     problems.extend(capture(rollout, &choice, &index));
     if problems.is_empty() {
         // A broken capture needs no witness and no layout (rule 107); a whole one needs both.
         if rollout.completeness == Completeness::Unknown && !settings.assume_complete {
             let message = "nothing tells whether calls of this rollout were lost";
-            problems.push(Problem::new(Code::CompletenessUnknown, Vec::new(), message));
+            problems.push(Reason::new(Code::CompletenessUnknown, Vec::new(), message));
         }
         problems.append(&mut choice.problems);
         problems.extend(layout::problems(rollout, &index, &choice.calls));
@@ -48,7 +49,7 @@ pub fn judge(
         problems.extend(values(rollout, &index, &numbers));
         if rollout.mask_sample {
             let message = "the environment asked to mask this rollout";
-            problems.push(Problem::new(Code::EnvironmentMasked, Vec::new(), message));
+            problems.push(Reason::new(Code::EnvironmentMasked, Vec::new(), message));
         }
     }
 
@@ -60,7 +61,7 @@ pub fn judge(
     if problems.is_empty() && numbers.iter().any(unrecorded) {
         // Policies that need the status have objected already.
         let message = "the source records no completion status, so length stops are unknown";
-        let problem = Problem::new(Code::CompletionUnrecorded, Vec::new(), message);
+        let problem = Reason::new(Code::CompletionUnrecorded, Vec::new(), message);
         findings.push(finding(rollout, &index, &problem));
     }
     let mut selection = RolloutSelection {
@@ -68,7 +69,7 @@ pub fn judge(
         slot: rollout.slot,
         calls: choice.calls,
         terminal: choice.terminal,
-        reasons: problems.into_iter().map(|p| p.reason).collect(),
+        reasons: problems,
         truncated: false,
     };
     let stopped = |&number: &usize| index.committed[number].completion.ending() == Ending::Length;
@@ -89,11 +90,11 @@ fn disagreement(rollout: &Rollout, choice: &Choice) -> Option<Finding> {
     })
 }
 
-fn finding(rollout: &Rollout, index: &Index, problem: &Problem) -> Finding {
+fn finding(rollout: &Rollout, index: &Index, problem: &Reason) -> Finding {
     let mut finding =
-        Finding::new(problem.reason.code, problem.message.clone()).rollout(&rollout.rollout_id);
+        Finding::new(problem.code, problem.message.clone()).rollout(&rollout.rollout_id);
     let mut location = Location::default();
-    if let Some(id) = problem.reason.calls.first() {
+    if let Some(id) = problem.calls.first() {
         finding = finding.call(id);
         if let Some(record) = index.number(id).and_then(|number| index.records[number]) {
             location = Location::line(record.origin.file.clone(), record.origin.line);
@@ -104,7 +105,7 @@ fn finding(rollout: &Rollout, index: &Index, problem: &Problem) -> Finding {
 
 /// Pending calls, failures, and what the receipt or the store says of the capture as a whole
 /// (rules 86-88).
-fn capture(rollout: &Rollout, choice: &Choice, index: &Index) -> Vec<Problem> {
+fn capture(rollout: &Rollout, choice: &Choice, index: &Index) -> Vec<Reason> {
     let ledger = &rollout.ledger;
     let mut problems = Vec::new();
     if let Some(first) = ledger.pending.first() {
@@ -112,7 +113,7 @@ fn capture(rollout: &Rollout, choice: &Choice, index: &Index) -> Vec<Problem> {
             1 => format!("call {first} was admitted, and neither acknowledged nor failed"),
             n => format!("{n} calls were admitted, and neither acknowledged nor failed"),
         };
-        problems.push(Problem::new(Code::CapturePending, ledger.pending.clone(), message));
+        problems.push(Reason::new(Code::CapturePending, ledger.pending.clone(), message));
     }
     let mut cancelled = false;
     for failure in &ledger.failures {
@@ -127,24 +128,24 @@ fn capture(rollout: &Rollout, choice: &Choice, index: &Index) -> Vec<Problem> {
             true => (Code::FailedSelectedCall, "selected call"),
             false => (Code::CaptureFailed, "call"),
         };
-        let same = problems.iter_mut().find(|p: &&mut Problem| {
-            p.reason.code == code && p.reason.capture_reason.as_ref() == Some(&failure.reason)
+        let same = problems.iter_mut().find(|p: &&mut Reason| {
+            p.code == code && p.capture_reason.as_ref() == Some(&failure.reason)
         });
         if let Some(same) = same {
-            if !same.reason.calls.contains(&failure.call_id) {
-                same.reason.calls.push(failure.call_id.clone());
+            if !same.calls.contains(&failure.call_id) {
+                same.calls.push(failure.call_id.clone());
             }
             continue;
         }
         let message =
             format!("the capture of {what} {} failed: {}", failure.call_id, failure.reason);
-        let mut problem = Problem::new(code, vec![failure.call_id.clone()], message);
-        problem.reason.capture_reason = Some(failure.reason.clone());
+        let mut problem = Reason::new(code, vec![failure.call_id.clone()], message);
+        problem.capture_reason = Some(failure.reason.clone());
         problems.push(problem);
     }
     if rollout.completeness == Completeness::Incomplete {
         let message = "the source says that calls of this rollout are missing";
-        problems.push(Problem::new(Code::CaptureIncomplete, Vec::new(), message));
+        problems.push(Reason::new(Code::CaptureIncomplete, Vec::new(), message));
     }
     if !problems.is_empty() {
         return problems;
@@ -154,13 +155,13 @@ fn capture(rollout: &Rollout, choice: &Choice, index: &Index) -> Vec<Problem> {
         Some(reason) if cancelled && reason == CaptureFailure::CANCELLATION => {}
         Some(reason) => {
             let message = format!("the receipt says that the capture failed: {reason:?}");
-            let mut problem = Problem::new(Code::RolloutFailed, Vec::new(), message);
-            problem.reason.capture_reason = Some(reason.clone());
+            let mut problem = Reason::new(Code::RolloutFailed, Vec::new(), message);
+            problem.capture_reason = Some(reason.clone());
             problems.push(problem);
         }
         None if ledger.capture_poisoned && !cancelled => {
             let message = "the receipt marks the capture as poisoned and gives no reason";
-            problems.push(Problem::new(Code::CapturePoisoned, Vec::new(), message));
+            problems.push(Reason::new(Code::CapturePoisoned, Vec::new(), message));
         }
         None => {}
     }
@@ -168,16 +169,16 @@ fn capture(rollout: &Rollout, choice: &Choice, index: &Index) -> Vec<Problem> {
 }
 
 /// Selected calls that ended badly, by how they ended (rules 76, 85).
-fn endings(index: &Index, numbers: &[usize]) -> Vec<Problem> {
-    let mut problems: Vec<Problem> = Vec::new();
+fn endings(index: &Index, numbers: &[usize]) -> Vec<Reason> {
+    let mut problems: Vec<Reason> = Vec::new();
     for &number in numbers {
         let completion = &index.committed[number].completion;
         if completion.ending() != Ending::Bad {
             continue;
         }
-        let same = problems.iter_mut().find(|p| p.reason.completion.as_ref() == Some(completion));
+        let same = problems.iter_mut().find(|p| p.completion.as_ref() == Some(completion));
         if let Some(same) = same {
-            same.reason.calls.push(index.id(number));
+            same.calls.push(index.id(number));
             continue;
         }
         let word = |word: &Option<String>| word.clone().unwrap_or_else(|| "unknown".to_owned());
@@ -190,8 +191,8 @@ fn endings(index: &Index, numbers: &[usize]) -> Vec<Problem> {
             ),
             Completion::Unrecorded => continue,
         };
-        let mut problem = Problem::new(Code::FailedSelectedCall, vec![index.id(number)], message);
-        problem.reason.completion = Some(completion.clone());
+        let mut problem = Reason::new(Code::FailedSelectedCall, vec![index.id(number)], message);
+        problem.completion = Some(completion.clone());
         problems.push(problem);
     }
     problems
@@ -199,17 +200,17 @@ fn endings(index: &Index, numbers: &[usize]) -> Vec<Problem> {
 
 /// The scored call is known and selected (rules 67, 79, 83). Evidence that failed already says
 /// more than that the scored call is unknown.
-fn terminal(choice: &Choice, problems: &[Problem]) -> Option<Problem> {
+fn terminal(choice: &Choice, problems: &[Reason]) -> Option<Reason> {
     match &choice.terminal {
         Some(id) if choice.calls.contains(id) => None,
         Some(id) => {
             let message = format!("call {id} was scored, and is not selected");
-            Some(Problem::new(Code::TerminalNotSelected, vec![id.clone()], message))
+            Some(Reason::new(Code::TerminalNotSelected, vec![id.clone()], message))
         }
-        None if problems.iter().any(|p| is_evidence(p.reason.code)) => None,
+        None if problems.iter().any(|p| is_evidence(p.code)) => None,
         None => {
             let message = "neither response ids nor content tell which call was scored";
-            Some(Problem::new(Code::UnattributedTerminal, Vec::new(), message))
+            Some(Reason::new(Code::UnattributedTerminal, Vec::new(), message))
         }
     }
 }
@@ -234,11 +235,11 @@ fn is_evidence(code: Code) -> bool {
 }
 
 /// Reward and log-probabilities that training cannot do without.
-fn values(rollout: &Rollout, index: &Index, numbers: &[usize]) -> Vec<Problem> {
+fn values(rollout: &Rollout, index: &Index, numbers: &[usize]) -> Vec<Reason> {
     let mut problems = Vec::new();
     if !rollout.reward.is_some_and(f64::is_finite) {
         let message = "the rollout has no finite reward";
-        problems.push(Problem::new(Code::MissingReward, Vec::new(), message));
+        problems.push(Reason::new(Code::MissingReward, Vec::new(), message));
     }
     let lacking = |number: &&usize| {
         let record = index.records[**number];
@@ -247,7 +248,7 @@ fn values(rollout: &Rollout, index: &Index, numbers: &[usize]) -> Vec<Problem> {
     let lacking: Vec<CallId> = numbers.iter().filter(lacking).map(|&n| index.id(n)).collect();
     if let Some(first) = lacking.first() {
         let message = format!("a generated token of call {first} has no finite log-probability");
-        problems.push(Problem::new(Code::MissingLogprob, lacking, message));
+        problems.push(Reason::new(Code::MissingLogprob, lacking, message));
     }
     problems
 }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::Problem;
+use super::Reason;
 use super::index::Index;
 use crate::archive::{Call, Mode, Rollout};
 use crate::finding::Code;
@@ -14,7 +14,7 @@ use crate::wire::json::{Dialect, Json};
 use crate::wire::route::{RouteError, Routes};
 
 /// What keeps the selected calls from being rows.
-pub fn problems(rollout: &Rollout, index: &Index, calls: &[CallId]) -> Vec<Problem> {
+pub fn problems(rollout: &Rollout, index: &Index, calls: &[CallId]) -> Vec<Reason> {
     let mut problems = Vec::new();
     let mut selected = Vec::with_capacity(calls.len());
     for id in calls {
@@ -22,7 +22,7 @@ pub fn problems(rollout: &Rollout, index: &Index, calls: &[CallId]) -> Vec<Probl
             Some(call) => selected.push(call),
             None => {
                 let message = format!("selected call {id} has no captured record");
-                problems.push(Problem::new(Code::RowCountMismatch, vec![id.clone()], message));
+                problems.push(Reason::new(Code::RowCountMismatch, vec![id.clone()], message));
             }
         }
     }
@@ -32,11 +32,11 @@ pub fn problems(rollout: &Rollout, index: &Index, calls: &[CallId]) -> Vec<Probl
                 "selected call {} is a record of scope {}, and the rollout's scope is {}",
                 call.call_id, call.capture_key, rollout.capture_key
             );
-            problems.push(Problem::new(Code::WrongRollout, vec![call.call_id.clone()], message));
+            problems.push(Reason::new(Code::WrongRollout, vec![call.call_id.clone()], message));
         }
         if let Some((code, what)) = by_itself(call) {
             let message = format!("selected call {} {what}", call.call_id);
-            problems.push(Problem::new(code, vec![call.call_id.clone()], message));
+            problems.push(Reason::new(code, vec![call.call_id.clone()], message));
         }
     }
     problems.extend(lineage(index, &selected));
@@ -77,7 +77,7 @@ fn by_itself(call: &Call) -> Option<(Code, &'static str)> {
 }
 
 /// Parents are selected too (rule 71), end where their children begin, and lead to roots.
-fn lineage(index: &Index, selected: &[&Call]) -> Vec<Problem> {
+fn lineage(index: &Index, selected: &[&Call]) -> Vec<Reason> {
     let mut problems = Vec::new();
     let chosen: BTreeSet<&CallId> = selected.iter().map(|call| &call.call_id).collect();
     let mut orphans = Vec::new();
@@ -97,7 +97,7 @@ fn lineage(index: &Index, selected: &[&Call]) -> Vec<Problem> {
                 call.call_id, call.prev_len, parent.call_id, parent.cum_len
             );
             let calls = vec![call.call_id.clone()];
-            problems.push(Problem::new(Code::ParentLengthMismatch, calls, message));
+            problems.push(Reason::new(Code::ParentLengthMismatch, calls, message));
         }
     }
     if let Some(first) = orphans.first() {
@@ -107,18 +107,18 @@ fn lineage(index: &Index, selected: &[&Call]) -> Vec<Problem> {
             first.call_id
         );
         let calls = orphans.iter().map(|call| call.call_id.clone()).collect();
-        problems.push(Problem::new(Code::SelectionNotClosed, calls, message));
+        problems.push(Reason::new(Code::SelectionNotClosed, calls, message));
     }
     if let Err(ForestError::Cycle { call }) = Forest::new(&parents(selected)) {
         let message = format!("selected call {} descends from itself", selected[call].call_id);
         let calls = vec![selected[call].call_id.clone()];
-        problems.push(Problem::new(Code::LineageCycle, calls, message));
+        problems.push(Reason::new(Code::LineageCycle, calls, message));
     }
     problems
 }
 
 /// Expert routes can be read, and are of one model.
-fn routes(selected: &[&Call]) -> Vec<Problem> {
+fn routes(selected: &[&Call]) -> Vec<Reason> {
     let mut problems = Vec::new();
     let mut first: Option<(&Call, (usize, usize))> = None;
     for call in selected {
@@ -128,7 +128,7 @@ fn routes(selected: &[&Call]) -> Vec<Problem> {
             Err(error) => {
                 let message = format!("expert routes of selected call {}: {error}", call.call_id);
                 let calls = vec![call.call_id.clone()];
-                problems.push(Problem::new(Code::InvalidRoute, calls, message));
+                problems.push(Reason::new(Code::InvalidRoute, calls, message));
                 continue;
             }
         };
@@ -140,20 +140,20 @@ fn routes(selected: &[&Call]) -> Vec<Problem> {
                 shape.0, shape.1, call.call_id, expected.0, expected.1, example.call_id
             );
             let calls = vec![call.call_id.clone()];
-            problems.push(Problem::new(Code::RouteShapeMismatch, calls, message));
+            problems.push(Reason::new(Code::RouteShapeMismatch, calls, message));
         }
     }
     problems
 }
 
 /// Media of the selected calls, by what is wrong with them (rule 91).
-fn media(selected: &[&Call]) -> Vec<Problem> {
-    let mut problems: Vec<Problem> = Vec::new();
+fn media(selected: &[&Call]) -> Vec<Reason> {
+    let mut problems: Vec<Reason> = Vec::new();
     for found in media::check(selected, Cumulative::default()) {
         let call = found.call.call_id.clone();
-        match problems.iter_mut().find(|problem| problem.reason.code == found.code) {
-            Some(same) => same.reason.calls.push(call),
-            None => problems.push(Problem::new(found.code, vec![call], found.message)),
+        match problems.iter_mut().find(|problem| problem.code == found.code) {
+            Some(same) => same.calls.push(call),
+            None => problems.push(Reason::new(found.code, vec![call], found.message)),
         }
     }
     problems

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::Problem;
+use super::Reason;
 use super::evidence::Evidence;
 use super::index::{Index, agrees, ancestry, names};
 use crate::finding::Code;
@@ -28,7 +28,7 @@ pub struct Matching {
     /// Position of the first item -> call.
     pub calls: BTreeMap<usize, usize>,
     /// Why the rest is not identified.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<Reason>,
 }
 
 /// Identifies the calls of the history in `evidence`. `scored` is known to be part of it, and so
@@ -72,7 +72,7 @@ struct Tiling<'a> {
     open: Vec<usize>,
     /// Call -> position.
     decided: BTreeMap<usize, usize>,
-    problems: Vec<Problem>,
+    problems: Vec<Reason>,
     /// Candidates found so far.
     size: usize,
 }
@@ -89,7 +89,7 @@ impl Tiling<'_> {
             if self.size > CANDIDATES {
                 let item = &self.evidence.items[at];
                 let message = format!("{item} is one of too many equal answers without ids");
-                self.problems.push(Problem::new(Code::AmbiguousEvidence, Vec::new(), message));
+                self.problems.push(Reason::new(Code::AmbiguousEvidence, Vec::new(), message));
                 run.for_each(|at| self.candidates[at] = Vec::new());
                 return false;
             }
@@ -123,7 +123,7 @@ impl Tiling<'_> {
                 "response {id} was served by call {}, whose generation does not end with {item}",
                 listed(&calls, "and")
             );
-            self.problems.push(Problem::new(Code::ContradictoryEvidence, calls, message));
+            self.problems.push(Reason::new(Code::ContradictoryEvidence, calls, message));
             run.for_each(|at| self.candidates[at].clear());
         }
         ends
@@ -149,7 +149,7 @@ impl Tiling<'_> {
                     digest(item.fingerprint),
                     digest(captured),
                 );
-                self.problems.push(Problem::new(Code::ContradictoryEvidence, calls, message));
+                self.problems.push(Reason::new(Code::ContradictoryEvidence, calls, message));
             }
         }
         self.problems.len() > before
@@ -291,7 +291,7 @@ impl Tiling<'_> {
         } else {
             (Code::UnmatchedEvidence, Vec::new(), format!("{item} matches no captured generation"))
         };
-        self.problems.push(Problem::new(code, calls, message));
+        self.problems.push(Reason::new(code, calls, message));
     }
 
     fn report_ambiguity(&mut self) {
@@ -308,7 +308,7 @@ impl Tiling<'_> {
             let item = &self.evidence.items[at];
             let message =
                 format!("{item} may be call {}, and nothing tells which", listed(&calls, "or"));
-            self.problems.push(Problem::new(Code::AmbiguousEvidence, calls, message));
+            self.problems.push(Reason::new(Code::AmbiguousEvidence, calls, message));
         }
     }
 

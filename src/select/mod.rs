@@ -57,24 +57,7 @@ pub struct Choice {
     /// The scored call; need not be the last one.
     pub terminal: Option<CallId>,
     /// Missing, contradictory, duplicated, or ambiguous evidence.
-    pub problems: Vec<Problem>,
-}
-
-/// A reason with the sentence that tells it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Problem {
-    /// The reason.
-    pub reason: Reason,
-    /// What was found and what was expected.
-    pub message: String,
-}
-
-impl Problem {
-    /// A problem of `code` concerning `calls`.
-    pub fn new(code: Code, calls: Vec<CallId>, message: impl Into<String>) -> Self {
-        let reason = Reason { code, calls, capture_reason: None, completion: None };
-        Self { reason, message: message.into() }
-    }
+    pub problems: Vec<Reason>,
 }
 
 /// The built-in policies.
@@ -147,10 +130,19 @@ pub struct Reason {
     pub code: Code,
     /// Calls concerned.
     pub calls: Vec<CallId>,
+    /// What was found and what was expected.
+    pub message: String,
     /// The capture's own word, where a failed capture is the reason.
     pub capture_reason: Option<String>,
     /// How the calls ended, where that is the reason.
     pub completion: Option<Completion>,
+}
+
+impl Reason {
+    /// The reason `code`, concerning `calls`.
+    pub fn new(code: Code, calls: Vec<CallId>, message: impl Into<String>) -> Self {
+        Self { code, calls, message: message.into(), capture_reason: None, completion: None }
+    }
 }
 
 /// The verdict on a rollout.

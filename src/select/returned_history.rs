@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::evidence::{Evidence, reference};
 use super::index::{Index, names};
-use super::{Choice, Policy, Problem, matching};
+use super::{Choice, Policy, Reason, matching};
 use crate::archive::{Rollout, SourceKind};
 use crate::finding::Code;
 use crate::id::CallId;
@@ -39,7 +39,7 @@ impl Policy for ReturnedHistory {
             (true, true) if evidence.references.is_empty() && problems.is_empty() => {
                 let message = "the result holds neither response.output nor responses with \
                                accepted generations, and no ng_trajectory.turns[].model_calls";
-                problems.push(Problem::new(Code::MissingEvidence, Vec::new(), message));
+                problems.push(Reason::new(Code::MissingEvidence, Vec::new(), message));
                 Vec::new()
             }
             (_, true) => referenced,
@@ -71,7 +71,7 @@ impl Policy for ReturnedHistory {
 }
 
 /// Both sides of what the returned history and the references tell apart (rule 62).
-fn disagreement(index: &Index, returned: &[usize], referenced: &[usize]) -> Option<Problem> {
+fn disagreement(index: &Index, returned: &[usize], referenced: &[usize]) -> Option<Reason> {
     let beyond = |of: &[usize], others: &[usize]| {
         let others: BTreeSet<usize> = others.iter().copied().collect();
         names(index, of.iter().copied().filter(|call| !others.contains(call)))
@@ -94,7 +94,7 @@ fn disagreement(index: &Index, returned: &[usize], referenced: &[usize]) -> Opti
         ),
     };
     let calls = unreferenced.into_iter().chain(unreturned).collect();
-    Some(Problem::new(Code::ContradictoryEvidence, calls, message))
+    Some(Reason::new(Code::ContradictoryEvidence, calls, message))
 }
 
 /// The scored call by response ids: the declared one, then the response's own (rule 79). `None`
@@ -102,7 +102,7 @@ fn disagreement(index: &Index, returned: &[usize], referenced: &[usize]) -> Opti
 pub(super) fn declared_terminal(
     evidence: &Evidence,
     index: &Index,
-) -> Result<Option<usize>, Box<Problem>> {
+) -> Result<Option<usize>, Box<Reason>> {
     let declared = match &evidence.terminal_response_id {
         None => None,
         Some(id) => match index.served(id) {
@@ -113,7 +113,7 @@ pub(super) fn declared_terminal(
                     n => format!("terminal_response_id {id} is of {n} captured calls"),
                 };
                 let calls = names(index, calls.iter().copied());
-                return Err(Box::new(Problem::new(Code::UnattributedTerminal, calls, message)));
+                return Err(Box::new(Reason::new(Code::UnattributedTerminal, calls, message)));
             }
         },
     };
@@ -129,7 +129,7 @@ pub(super) fn declared_terminal(
                 index.id(declared),
                 index.id(own)
             );
-            Err(Box::new(Problem::new(Code::ContradictoryEvidence, calls, message)))
+            Err(Box::new(Reason::new(Code::ContradictoryEvidence, calls, message)))
         }
         (declared, own) => Ok(declared.or(own)),
     }

@@ -22,7 +22,7 @@ pub use process::Limits;
 use process::{Process, Silence};
 
 use super::index::Index;
-use super::{Choice, Policy, Problem};
+use super::{Choice, Policy, Reason};
 use crate::archive::{Completion, Rollout};
 use crate::error::{Error, Result};
 use crate::finding::Code;
@@ -202,7 +202,7 @@ impl Policy for Custom {
         let index = Index::new(rollout);
         if index.committed.is_empty() {
             let message = "the ledger commits to no call that could be selected";
-            let problem = Problem::new(Code::MissingEvidence, Vec::new(), message);
+            let problem = Reason::new(Code::MissingEvidence, Vec::new(), message);
             return Choice { problems: vec![problem], ..Choice::default() };
         }
         let records = records(rollout, &index);
@@ -216,7 +216,7 @@ impl Policy for Custom {
             }
             Err((code, why)) => {
                 let message = format!("selector {}: {why}", self.name);
-                let problem = Problem::new(code, Vec::new(), message);
+                let problem = Reason::new(code, Vec::new(), message);
                 Choice { problems: vec![problem], ..Choice::default() }
             }
         }

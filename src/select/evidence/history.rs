@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::item::HistoryItem;
 use crate::finding::Code;
-use crate::select::Problem;
+use crate::select::Reason;
 use crate::wire::json::Json;
 
 /// Generated items in the order in which they first stand in the result.
@@ -17,7 +17,7 @@ pub struct History {
     /// Stretches of items without an observation between, as ranges of `items`.
     pub runs: Vec<Range<usize>>,
     /// Items that cannot be read, or contradict one another.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<Reason>,
     /// Items of the lists read before, by id.
     by_id: HashMap<String, usize>,
 }
@@ -67,7 +67,7 @@ impl History {
             let path = format!("{path}[{i}]");
             let Some(list) = snapshot.as_list() else {
                 let message = format!("{path} is no list of items");
-                self.problems.push(Problem::new(Code::UnsupportedItem, Vec::new(), message));
+                self.problems.push(Reason::new(Code::UnsupportedItem, Vec::new(), message));
                 continue;
             };
             let mut now = Vec::with_capacity(before.len());
@@ -126,7 +126,7 @@ impl History {
         let earlier = &self.items[at];
         if !earlier.same_content(item) {
             let message = format!("{item} has other content than {earlier}, with one id for both");
-            self.problems.push(Problem::new(Code::ContradictoryEvidence, Vec::new(), message));
+            self.problems.push(Reason::new(Code::ContradictoryEvidence, Vec::new(), message));
         }
         Some(at)
     }
@@ -137,7 +137,7 @@ impl History {
         if let Some(known) = earlier.find(|known| known.same_content(item)) {
             let message =
                 format!("{item} has no id: it may be {known} again, or an equal answer after it");
-            self.problems.push(Problem::new(Code::AmbiguousEvidence, Vec::new(), message));
+            self.problems.push(Reason::new(Code::AmbiguousEvidence, Vec::new(), message));
         }
     }
 }
@@ -146,12 +146,12 @@ impl History {
 fn read(
     list: &[Json],
     path: String,
-) -> impl Iterator<Item = Result<Option<HistoryItem>, Problem>> + '_ {
+) -> impl Iterator<Item = Result<Option<HistoryItem>, Reason>> + '_ {
     let path: Arc<str> = path.into();
     list.iter().enumerate().map(move |(place, item)| {
         HistoryItem::read(item, &path, place).map_err(|what| {
             let message = format!("{path}[{place}] is {what}");
-            Problem::new(Code::UnsupportedItem, Vec::new(), message)
+            Reason::new(Code::UnsupportedItem, Vec::new(), message)
         })
     })
 }

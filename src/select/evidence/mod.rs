@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use self::history::History;
 use self::reference::Reference;
-use super::Problem;
+use super::Reason;
 use crate::finding::Code;
 use crate::wire::json::{Dialect, Json};
 
@@ -32,7 +32,7 @@ pub struct Evidence {
     /// `ng_trajectory.turns[].model_calls[]`, in order.
     pub references: Vec<Reference>,
     /// What cannot be read.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<Reason>,
 }
 
 impl Evidence {
@@ -44,7 +44,7 @@ impl Evidence {
             Ok(result) => result,
             Err(error) => {
                 let message = format!("the result object is not JSON: {error}");
-                evidence.problems.push(Problem::new(Code::MissingEvidence, Vec::new(), message));
+                evidence.problems.push(Reason::new(Code::MissingEvidence, Vec::new(), message));
                 return evidence;
             }
         };
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn what_is_not_understood_is_a_problem_and_no_error() {
         let codes = |text: &str| -> Vec<Code> {
-            Evidence::read(Some(text)).problems.iter().map(|p| p.reason.code).collect()
+            Evidence::read(Some(text)).problems.iter().map(|p| p.code).collect()
         };
         let item = |item: &str| codes(&format!(r#"{{"response":{{"output":[{item}]}}}}"#));
         assert_eq!(item(r#"{"type":"computer_call"}"#), [Code::UnsupportedItem]);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::identity;
 use crate::finding::Code;
-use crate::select::Problem;
+use crate::select::Reason;
 use crate::select::index::{Index, names};
 use crate::wire::json::Json;
 
@@ -19,7 +19,7 @@ pub struct Reference {
 }
 
 /// Reads the references of a trajectory, in order.
-pub fn read(trajectory: &Json, problems: &mut Vec<Problem>) -> Vec<Reference> {
+pub fn read(trajectory: &Json, problems: &mut Vec<Reason>) -> Vec<Reference> {
     let turns = trajectory.get("turns").and_then(Json::as_list).unwrap_or_default();
     let mut references = Vec::new();
     let mut sessions: BTreeSet<String> =
@@ -42,14 +42,14 @@ pub fn read(trajectory: &Json, problems: &mut Vec<Problem>) -> Vec<Reference> {
         let sessions: Vec<String> = sessions.into_iter().collect();
         let message =
             format!("ng_trajectory speaks of {} sessions: {}", sessions.len(), sessions.join(", "));
-        problems.push(Problem::new(Code::SeveralSessions, Vec::new(), message));
+        problems.push(Reason::new(Code::SeveralSessions, Vec::new(), message));
     }
     references
 }
 
 /// The calls that `references` name, each once, in order. One that names none, or several, or one
 /// that another names too, is a problem.
-pub fn resolve(references: &[Reference], index: &Index, problems: &mut Vec<Problem>) -> Vec<usize> {
+pub fn resolve(references: &[Reference], index: &Index, problems: &mut Vec<Reason>) -> Vec<usize> {
     let mut calls = Vec::with_capacity(references.len());
     let mut places: BTreeMap<usize, &Reference> = BTreeMap::new();
     for reference in references {
@@ -63,7 +63,7 @@ pub fn resolve(references: &[Reference], index: &Index, problems: &mut Vec<Probl
                         index.id(call)
                     );
                     let calls = names(index, [call]);
-                    problems.push(Problem::new(Code::DuplicatedEvidence, calls, message));
+                    problems.push(Reason::new(Code::DuplicatedEvidence, calls, message));
                     continue;
                 }
                 places.insert(call, reference);
@@ -80,9 +80,9 @@ impl Reference {
         format!("ng_trajectory.turns[{}].model_calls[{}]", self.at.0, self.at.1)
     }
 
-    fn call(&self, index: &Index) -> Result<usize, Box<Problem>> {
+    fn call(&self, index: &Index) -> Result<usize, Box<Reason>> {
         let problem = |code, calls, what: String| {
-            Err(Box::new(Problem::new(code, calls, format!("{} {what}", self.path()))))
+            Err(Box::new(Reason::new(code, calls, format!("{} {what}", self.path()))))
         };
         let by_call = match &self.model_call_id {
             None => None,
