@@ -113,7 +113,7 @@ _forestctl() {
             return 0
             ;;
         forestctl__subcmd__build__subcmd__rows)
-            opts="-o -j -q -v -h -V --output --force --policy --selector-python --selector-timeout --assume-complete --min-valid-fraction --mask-errors --data-parallel --train-micro-batch --logprob-micro-batch --sequence-packing --pack-tokens --packer --row-pad-multiple --microbatch-order --pack-seed --gradient-weights --min-step-batch-fraction --prompts-per-step --no-leave-one-out --no-normalize --advantage-clip-low --advantage-clip-high --overlong-filtering --masked-reward-policy --format --color --jobs --quiet --verbose --help --version"
+            opts="-o -j -q -v -h -V --output --force --policy --selector-python --selector-timeout --assume-complete --min-valid-fraction --mask-errors --data-parallel --train-micro-batch --logprob-micro-batch --sequence-packing --pack-tokens --packer --row-pad-multiple --microbatch-order --pack-seed --gradient-weights --min-step-batch-fraction --prompts-per-step --max-skipped-prompts --max-consecutive-dropped-prompts --shard --no-leave-one-out --no-normalize --advantage-clip-low --advantage-clip-high --overlong-filtering --masked-reward-policy --format --color --jobs --quiet --verbose --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -184,6 +184,18 @@ _forestctl() {
                     return 0
                     ;;
                 --prompts-per-step)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --max-skipped-prompts)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --max-consecutive-dropped-prompts)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --shard)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

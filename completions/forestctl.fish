@@ -511,6 +511,9 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l pack-
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l gradient-weights -d 'Write each rollout\'s share of the gradient, by token, row, and rollout means, as CSV' -r -F
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l min-step-batch-fraction -d 'Stop unless at least this share of the step\'s prompt groups is kept' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l prompts-per-step -d 'Prompt groups of a step; without it, those in the archive' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l max-skipped-prompts -d 'Stop when more prompt groups than this are dropped' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l max-consecutive-dropped-prompts -d 'Stop when more prompt groups than this are dropped one after the other, in order of ids' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l shard -d 'Write one of several shards, as 2/4: whole prompt groups, about as many tokens in each' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l advantage-clip-low -d 'Least advantage of an owner that trains' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l advantage-clip-high -d 'Greatest advantage of an owner that trains' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l masked-reward-policy -d 'Whose rewards enter the baseline' -r -f -a "exclude\t'Only owners that train'

@@ -153,6 +153,9 @@ largest_first\:"Most tokens first"))' \
 '--gradient-weights=[Write each rollout'\''s share of the gradient, by token, row, and rollout means, as CSV]:FILE:_files' \
 '--min-step-batch-fraction=[Stop unless at least this share of the step'\''s prompt groups is kept]:FRACTION:_default' \
 '--prompts-per-step=[Prompt groups of a step; without it, those in the archive]:N:_default' \
+'--max-skipped-prompts=[Stop when more prompt groups than this are dropped]:N:_default' \
+'--max-consecutive-dropped-prompts=[Stop when more prompt groups than this are dropped one after the other, in order of ids]:N:_default' \
+'--shard=[Write one of several shards, as 2/4\: whole prompt groups, about as many tokens in each]:I/N:_default' \
 '--advantage-clip-low=[Least advantage of an owner that trains]:A:_default' \
 '--advantage-clip-high=[Greatest advantage of an owner that trains]:A:_default' \
 '--masked-reward-policy=[Whose rewards enter the baseline]:POLICY:((exclude\:"Only owners that train"

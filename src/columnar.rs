@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -56,21 +56,53 @@ pub fn write(
     properties: WriterProperties,
     batches: impl Iterator<Item = Result<RecordBatch>>,
 ) -> Result<(u64, Digest32)> {
-    let failed = |e| unwritten(path, e);
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).map_err(|e| Error::io("cannot create", folder, e))?;
+    let mut file = FileWriter::create(path, schema, properties)?;
+    for batch in batches {
+        file.push(&batch?)?;
     }
-    let file = File::create(path).map_err(|e| Error::io("cannot create", path, e))?;
-    let mut sink = Hashing { inner: BufWriter::new(file), hasher: Box::default(), bytes: 0 };
-    let (mut writer, columns) = ArrowWriter::try_new(&mut sink, schema, Some(properties))
-        .and_then(ArrowWriter::into_serialized_writer)
-        .map_err(failed)?;
-    for (number, batch) in batches.enumerate() {
-        write_row_group(&mut writer, &columns, number, &batch?).map_err(failed)?;
+    file.finish()
+}
+
+/// A file that grows by one row group at a time.
+pub struct FileWriter {
+    path: PathBuf,
+    writer: SerializedFileWriter<Hashing<BufWriter<File>>>,
+    columns: ArrowRowGroupWriterFactory,
+    row_groups: usize,
+}
+
+impl FileWriter {
+    /// Creates the file, and the folders that it lies in.
+    ///
+    /// # Errors
+    ///
+    /// Failures to create and write, as for all of these.
+    pub fn create(path: &Path, schema: SchemaRef, properties: WriterProperties) -> Result<Self> {
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(|e| Error::io("cannot create", folder, e))?;
+        }
+        let file = File::create(path).map_err(|e| Error::io("cannot create", path, e))?;
+        let sink = Hashing { inner: BufWriter::new(file), hasher: Box::default(), bytes: 0 };
+        let (writer, columns) = ArrowWriter::try_new(sink, schema, Some(properties))
+            .and_then(ArrowWriter::into_serialized_writer)
+            .map_err(|e| unwritten(path, e))?;
+        Ok(Self { path: path.to_owned(), writer, columns, row_groups: 0 })
     }
-    writer.close().map_err(failed)?;
-    sink.flush().map_err(|e| Error::io("cannot write", path, e))?;
-    Ok((sink.bytes, Digest32(*sink.hasher.finalize().as_bytes())))
+
+    /// Writes a batch as the next row group.
+    pub fn push(&mut self, batch: &RecordBatch) -> Result<()> {
+        write_row_group(&mut self.writer, &self.columns, self.row_groups, batch)
+            .map_err(|e| unwritten(&self.path, e))?;
+        self.row_groups += 1;
+        Ok(())
+    }
+
+    /// Ends the file, and returns its size and BLAKE3.
+    pub fn finish(self) -> Result<(u64, Digest32)> {
+        let mut sink = self.writer.into_inner().map_err(|e| unwritten(&self.path, e))?;
+        sink.flush().map_err(|e| Error::io("cannot write", &self.path, e))?;
+        Ok((sink.bytes, Digest32(*sink.hasher.finalize().as_bytes())))
+    }
 }
 
 /// Writes a batch as the next row group, its columns encoded in parallel.

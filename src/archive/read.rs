@@ -185,6 +185,21 @@ impl Archive {
         Ok(parts)
     }
 
+    /// Whether groups come in order of their ids when parts are read one after the other, as they
+    /// do unless an archive was added to.
+    ///
+    /// # Errors
+    ///
+    /// As [`Archive::read_part`].
+    pub fn is_ordered(&self) -> Result<bool> {
+        if self.part_count() < 2 {
+            return Ok(true);
+        }
+        let known = self.known()?;
+        let ids = known.iter().flatten().map(|rollout| &rollout.group_id);
+        Ok(ids.is_sorted())
+    }
+
     /// Whether the rollouts of all parts are those that the manifest speaks of.
     ///
     /// # Errors

@@ -25,6 +25,14 @@ fn step(args: &StepArgs, threads: usize, ui: &Ui) -> Result<StepReport> {
     drop(AtomicDir::create(&args.output, args.force, checkpoint::TRAINER_STATE)?);
     args.check_outputs()?;
     let mut rows = rows::read(&args.rows)?;
+    if let Some(part) = rows.manifest.shard {
+        return Err(Error::usage(format!(
+            "{} holds shard {}, and a step takes a whole batch",
+            args.rows.display(),
+            part.shard
+        ))
+        .help("Build the rows without --shard"));
+    }
     let digest = digest(&args.rows)?;
     let architecture = Architecture::read(&args.model.join("config.json"))?;
     let settings = args.settings(&rows.manifest.provenance, architecture.dtype.as_deref(), ui)?;

@@ -7,9 +7,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Exit;
-use super::selecting::of_parts;
+use super::selecting::each_part;
 use super::ui::{Format, Ui, thousands};
-use crate::archive::{Archive, SourceKind};
+use crate::archive::{Archive, Group, SourceKind};
 use crate::cleanup::{self, Fate, Ground, PlannedKey};
 use crate::error::{Error, Result};
 
@@ -64,18 +64,19 @@ impl CleanupPlanArgs {
     /// Runs the command.
     pub fn run(self, ui: &Ui) -> Result<Exit> {
         let archive = Archive::open(&self.archive)?;
-        let parts = of_parts(&archive, "plan", ui, |groups| {
+        let mut document = Document { schema_version: 1, ..Document::default() };
+        let of_part = |groups: Vec<Group>| {
             let rollouts: Vec<_> = groups.into_iter().flat_map(|group| group.rollouts).collect();
             let unstaged = rollouts.iter().filter(|r| r.source != SourceKind::Staged).count();
             let keys: Vec<PlannedKey> = rollouts.iter().flat_map(cleanup::plan).collect();
             (rollouts.len() as u64, unstaged as u64, keys)
-        })?;
-        let mut document = Document { schema_version: 1, ..Document::default() };
-        for (rollouts, unstaged, keys) in parts {
+        };
+        each_part(&archive, "plan", ui, of_part, |(rollouts, unstaged, keys)| {
             document.totals.rollouts += rollouts;
             document.totals.rollouts_without_staging += unstaged;
             document.keys.extend(keys);
-        }
+            Ok(())
+        })?;
         document.keys.sort();
         let count = |fate| document.keys.iter().filter(|key| key.fate == fate).count() as u64;
         (document.totals.remove, document.totals.keep) = (count(Fate::Remove), count(Fate::Keep));

@@ -7,13 +7,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Exit;
-use super::selecting::{Selected, SelectingArgs, has_errors, show_findings};
+use super::selecting::{GroupFindings, SelectingArgs, has_errors, show_findings};
 use super::ui::{Format, Tone, Ui, thousands};
 use crate::archive::{Group, Rollout};
 use crate::error::Result;
 use crate::finding::Code;
 use crate::id::{CallId, GroupId, RolloutId};
-use crate::select::{Reason, Verdict};
+use crate::select::{GroupSelection, Reason, Verdict};
 
 const EXAMPLES: &str = concat!(
     "\
@@ -79,22 +79,30 @@ struct DroppedLine<'a> {
     reason: Code,
 }
 
-/// What the table tells of a rollout beside its selection.
-struct Captured {
-    reward: Option<f64>,
-    calls: usize,
-}
-
-fn captured(group: &Group) -> Vec<Captured> {
-    let of = |rollout: &Rollout| Captured { reward: rollout.reward, calls: rollout.calls.len() };
-    group.rollouts.iter().map(of).collect()
+/// A selected group, with what the table tells of its rollouts beside.
+struct Selected {
+    selection: GroupSelection,
+    /// Reward and number of captured calls of each rollout.
+    captured: Vec<(Option<f64>, usize)>,
 }
 
 impl SelectArgs {
     /// Runs the command.
     pub fn run(self, ui: &Ui) -> Result<Exit> {
-        let selected = self.selecting.select(&self.archive, ui, |group| captured(&group))?;
-        let document = Document::new(self.selecting.policy.to_string(), &selected);
+        let archive = SelectingArgs::open(&self.archive)?;
+        let (mut selected, mut findings) = (Vec::new(), GroupFindings::default());
+        let work = |group: &Group, selection, found| {
+            let of = |rollout: &Rollout| (rollout.reward, rollout.calls.len());
+            (Selected { selection, captured: group.rollouts.iter().map(of).collect() }, found)
+        };
+        self.selecting.each_group(&archive, ui, work, |(group, found)| {
+            findings.add(&group.selection.group_id, found);
+            selected.push(group);
+            Ok(())
+        })?;
+        selected.sort_by(|a, b| a.selection.group_id.cmp(&b.selection.group_id));
+        let (document, findings) =
+            (Document::new(self.selecting.policy.to_string(), &selected), findings.into_vec());
         match ui.format {
             Format::Human => document.print(&selected, ui)?,
             Format::Json => ui.json(&document)?,
@@ -104,8 +112,8 @@ impl SelectArgs {
             }
             Format::Csv => document.print_csv(ui)?,
         }
-        show_findings(&selected.selection.findings, ui);
-        Ok(match has_errors(&selected.selection.findings) {
+        show_findings(&findings, ui);
+        Ok(match has_errors(&findings) {
             true => Exit::Findings,
             false => Exit::Fine,
         })
@@ -119,9 +127,9 @@ impl<'a> ReasonLine<'a> {
 }
 
 impl<'a> Document<'a> {
-    fn new(policy: String, selected: &'a Selected<Vec<Captured>>) -> Self {
-        let groups = &selected.selection.groups;
-        let lines = groups.iter().flat_map(|group| {
+    fn new(policy: String, selected: &'a [Selected]) -> Self {
+        let groups = || selected.iter().map(|group| &group.selection);
+        let lines = groups().flat_map(|group| {
             group.rollouts.iter().map(|rollout| RolloutLine {
                 group_id: &group.group_id,
                 rollout_id: &rollout.rollout_id,
@@ -133,7 +141,7 @@ impl<'a> Document<'a> {
                 terminal_call_id: rollout.terminal.as_ref(),
             })
         });
-        let dropped = groups.iter().filter_map(|group| {
+        let dropped = groups().filter_map(|group| {
             Some(DroppedLine { group_id: &group.group_id, reason: group.dropped? })
         });
         Self {
@@ -144,13 +152,13 @@ impl<'a> Document<'a> {
         }
     }
 
-    fn print(&self, selected: &Selected<Vec<Captured>>, ui: &Ui) -> Result<()> {
-        let captured = selected.kept.iter().flatten();
-        let rows = self.rollouts.iter().zip(captured).map(|(line, rollout)| {
+    fn print(&self, selected: &[Selected], ui: &Ui) -> Result<()> {
+        let captured = selected.iter().flat_map(|group| &group.captured);
+        let rows = self.rollouts.iter().zip(captured).map(|(line, (reward, calls))| {
             vec![
                 line.rollout_id.to_string(),
-                rollout.reward.map_or("-".to_owned(), |reward| reward.to_string()),
-                rollout.calls.to_string(),
+                reward.map_or("-".to_owned(), |reward| reward.to_string()),
+                calls.to_string(),
                 line.call_ids.len().to_string(),
                 match line.verdict {
                     Verdict::Valid => "valid".to_owned(),

@@ -12,11 +12,10 @@ use crate::archive::{Archive, Group, Part};
 use crate::config::Fraction;
 use crate::error::{Error, Result};
 use crate::finding::{Code, Finding, Severity};
+use crate::id::GroupId;
 use crate::report;
 use crate::select::custom::{Custom, Limits};
-use crate::select::{
-    GroupSelection, Policy, PolicyChoice, SelectSettings, Selection, select_group,
-};
+use crate::select::{GroupSelection, Policy, PolicyChoice, SelectSettings, select_group};
 use crate::validate::{Options, invalid_rollouts, validate};
 
 /// Flags of every command that selects.
@@ -74,32 +73,23 @@ impl SelectorArgs {
     }
 }
 
-/// An archive with the selection over it.
-pub struct Selected<T> {
-    /// The archive.
-    pub archive: Archive,
-    /// What was kept of its groups.
-    pub kept: Vec<T>,
-    /// The selection, group by group.
-    pub selection: Selection,
-}
-
-/// Does `work` on the groups of every part, in parallel and with a bar; results come in the order
-/// of the parts.
+/// Does `work` on the groups of every part, in parallel and with a bar, and hands the results to
+/// `take` in the order of the parts. No more than a few parts are in memory at once.
 ///
 /// # Errors
 ///
-/// A part that cannot be read, or rollouts that are not those of the manifest.
-pub fn of_parts<T: Send>(
+/// A part that cannot be read, or rollouts that are not those of the manifest; those of `take`.
+pub fn each_part<T: Send>(
     archive: &Archive,
     doing: &'static str,
     ui: &Ui,
     work: impl Fn(Vec<Group>) -> T + Sync,
-) -> Result<Vec<T>> {
+    mut take: impl FnMut(T) -> Result<()>,
+) -> Result<()> {
     let total = (0..archive.part_count()).map(|part| archive.part_bytes(part)).sum();
     ui.start_threads(total);
     let bar = ui.progress_of_bytes(doing, total);
-    let (mut parts, mut known) = (Vec::new(), Vec::new());
+    let mut known = Vec::new();
     archive.each_part(
         |read| {
             let Part { groups, known } = read?;
@@ -107,65 +97,73 @@ pub fn of_parts<T: Send>(
         },
         |part, done: Result<_>| {
             let (of_part, rollouts) = done?;
-            parts.push(of_part);
+            take(of_part)?;
             known.push(rollouts);
             bar.inc(archive.part_bytes(part));
             Ok(())
         },
     )?;
     bar.finish_and_clear();
-    archive.check_content(&known)?;
-    Ok(parts)
+    archive.check_content(&known)
 }
 
 impl SelectingArgs {
-    /// Opens the archive and selects, part by part; `keep` says what of each group is needed
-    /// afterwards. Groups come in order of their ids, whatever parts they are in. An archive
-    /// without rollouts is nothing to do.
-    pub fn select<T: Send>(
-        &self,
-        archive: &Path,
-        ui: &Ui,
-        keep: impl Fn(Group) -> T + Sync,
-    ) -> Result<Selected<T>> {
-        let policy = self.selector.policy(&self.policy)?;
+    /// Opens an archive; one without rollouts is nothing to do.
+    pub fn open(archive: &Path) -> Result<Archive> {
         let opened = Archive::open(archive)?;
-        let parts =
-            of_parts(&opened, "select", ui, |groups| self.of_part(groups, &*policy, &keep))?;
-        let mut chosen: Vec<_> = parts.into_iter().flatten().collect();
-        if chosen.iter().all(|(_, group, _)| group.rollouts.is_empty()) {
+        if opened.counts().rollouts == 0 {
             return Err(Error::nothing(format!("{} holds no rollouts", archive.display()))
                 .help("Look at its quarantine.jsonl, and ingest sources that hold some"));
         }
-        chosen.sort_by(|(_, a, _), (_, b, _)| a.group_id.cmp(&b.group_id));
-        let (mut kept, mut selection) = (Vec::new(), Selection::default());
-        for (group, selected, findings) in chosen {
-            kept.push(group);
-            selection.groups.push(selected);
-            selection.findings.extend(findings);
-        }
-        Ok(Selected { archive: opened, kept, selection })
+        Ok(opened)
     }
 
-    fn of_part<T: Send>(
+    /// Selects part by part and does `work` on every group, in parallel; hands the results to
+    /// `take` in the order of the archive.
+    pub fn each_group<T: Send>(
         &self,
-        groups: Vec<Group>,
-        policy: &dyn Policy,
-        keep: impl Fn(Group) -> T + Sync,
-    ) -> Vec<(T, GroupSelection, Vec<Finding>)> {
-        // Nothing is selected from a capture that cannot be proved (rule 89).
-        let validation = validate(&groups, Options::default());
-        tracing::info!(findings = validation.findings.len(), "a part is validated");
-        let settings = SelectSettings {
-            assume_complete: self.assume_complete,
-            min_valid_fraction: self.min_valid_fraction,
-            invalid: invalid_rollouts(&validation.findings),
+        archive: &Archive,
+        ui: &Ui,
+        work: impl Fn(&Group, GroupSelection, Vec<Finding>) -> T + Sync,
+        mut take: impl FnMut(T) -> Result<()>,
+    ) -> Result<()> {
+        let policy = self.selector.policy(&self.policy)?;
+        let of_part = |groups: Vec<Group>| -> Vec<T> {
+            // Nothing is selected from a capture that cannot be proved (rule 89).
+            let validation = validate(&groups, Options::default());
+            tracing::info!(findings = validation.findings.len(), "a part is validated");
+            let settings = SelectSettings {
+                assume_complete: self.assume_complete,
+                min_valid_fraction: self.min_valid_fraction,
+                invalid: invalid_rollouts(&validation.findings),
+            };
+            let choose = |group: &Group| {
+                let (selected, findings) = select_group(group, &*policy, &settings);
+                work(group, selected, findings)
+            };
+            groups.par_iter().map(choose).collect()
         };
-        let choose = |group: Group| {
-            let (selected, findings) = select_group(&group, policy, &settings);
-            (keep(group), selected, findings)
-        };
-        groups.into_par_iter().map(choose).collect()
+        each_part(archive, "select", ui, of_part, |groups| {
+            groups.into_iter().try_for_each(&mut take)
+        })
+    }
+}
+
+/// Findings of groups, in order of their ids.
+#[derive(Debug, Default)]
+pub struct GroupFindings(BTreeMap<GroupId, Vec<Finding>>);
+
+impl GroupFindings {
+    /// Adds those of a group.
+    pub fn add(&mut self, group_id: &GroupId, findings: Vec<Finding>) {
+        if !findings.is_empty() {
+            self.0.entry(group_id.clone()).or_default().extend(findings);
+        }
+    }
+
+    /// All of them.
+    pub fn into_vec(self) -> Vec<Finding> {
+        self.0.into_values().flatten().collect()
     }
 }
 

@@ -1,6 +1,6 @@
 //! From a selection to the rows of a batch.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rayon::prelude::*;
 
@@ -26,6 +26,8 @@ pub struct Batch {
     pub dropped_groups: Vec<DroppedGroup>,
     /// Masked rollouts by the first reason.
     pub masked: BTreeMap<String, u64>,
+    /// Rollouts by every reason that masks them, whichever comes first.
+    pub reasons: BTreeMap<String, u64>,
     /// One observation per rollout.
     pub lengths: Vec<OwnerLengths>,
 }
@@ -47,17 +49,24 @@ pub fn build(
         .map(|(group, selection)| build_group(group, selection, row_multiple, grpo))
         .collect();
     let mut batch = Batch::default();
-    for part in parts {
-        batch.rows.extend(part.rows);
-        batch.counts.add(&part.counts);
-        batch.groups.extend(part.groups);
-        batch.dropped_groups.extend(part.dropped_groups);
-        batch.lengths.extend(part.lengths);
-        for (reason, count) in part.masked {
-            *batch.masked.entry(reason).or_default() += count;
+    parts.into_iter().for_each(|part| batch.add(part));
+    batch
+}
+
+impl Batch {
+    /// Adds the groups that follow.
+    pub fn add(&mut self, next: Batch) {
+        self.rows.extend(next.rows);
+        self.counts.add(&next.counts);
+        self.groups.extend(next.groups);
+        self.dropped_groups.extend(next.dropped_groups);
+        self.lengths.extend(next.lengths);
+        for (sum, counts) in [(&mut self.masked, next.masked), (&mut self.reasons, next.reasons)] {
+            for (reason, count) in counts {
+                *sum.entry(reason).or_default() += count;
+            }
         }
     }
-    batch
 }
 
 /// Builds the rows of one group.
@@ -74,8 +83,14 @@ pub fn build_group(
         counts: Counts { groups: 1, rollouts: owners.len() as u64, ..Counts::default() },
         ..Batch::default()
     };
-    for reason in selection.rollouts.iter().filter_map(|rollout| rollout.reasons.first()) {
-        *batch.masked.entry(reason.code.as_str().to_owned()).or_default() += 1;
+    for rollout in &selection.rollouts {
+        let codes: BTreeSet<Code> = rollout.reasons.iter().map(|reason| reason.code).collect();
+        for code in codes {
+            *batch.reasons.entry(code.as_str().to_owned()).or_default() += 1;
+        }
+        if let Some(first) = rollout.reasons.first() {
+            *batch.masked.entry(first.code.as_str().to_owned()).or_default() += 1;
+        }
     }
     let layout = owners.iter().find_map(|owner| owner.rows.first()).cloned();
     let (Some(layout), None) = (layout, selection.dropped) else {

@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::build::Batch;
-use super::model::Row;
+use super::metrics::{self, Metrics};
 use super::packing::{Packing, PackingError};
+use super::shard::ShardRows;
 use crate::config::{BatchSettings, GrpoSettings};
 use crate::error::{Error, Result};
 use crate::id::{Digest32, GroupId, RolloutId};
 
 /// Format of rows directories that this version writes. A new minor only adds; a new major changes.
-pub const FORMAT: Format = Format { major: 1, minor: 1 };
+pub const FORMAT: Format = Format { major: 1, minor: 2 };
 
 /// Version of the format of a rows directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,7 +39,7 @@ pub struct Provenance {
     pub grpo: GrpoSettings,
 }
 
-/// Counts over all parts, so that whoever holds a few of them knows the whole batch.
+/// Counts over rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Physical rows, stand-ins and padding included.
@@ -144,15 +145,14 @@ pub struct Packed {
 }
 
 impl Packed {
-    /// Packs rows.
+    /// Packs rows of these lengths.
     ///
     /// # Errors
     ///
     /// As [`Packing::pack`].
-    pub fn of(rows: &[Row], settings: Packing) -> std::result::Result<Self, PackingError> {
-        let lengths: Vec<u64> = rows.iter().map(|row| row.input_ids.len() as u64).collect();
-        let bins = settings.pack(&lengths)?;
-        let efficiency = settings.efficiency(&lengths, bins.len());
+    pub fn of(lengths: &[u64], settings: Packing) -> std::result::Result<Self, PackingError> {
+        let bins = settings.pack(lengths)?;
+        let efficiency = settings.efficiency(lengths, bins.len());
         // A batch has far fewer than 2^32 rows.
         let bins = bins.into_iter().map(|bin| bin.into_iter().map(|row| row as u32).collect());
         Ok(Self { settings, bins: bins.collect(), efficiency })
@@ -170,8 +170,14 @@ pub struct RowsManifest {
     pub provenance: Provenance,
     /// The number that divides the rows of every group.
     pub row_multiple: u32,
-    /// Counts over all parts.
+    /// Counts over the whole batch, all shards of it.
     pub counts: Counts,
+    /// Metrics of the whole batch.
+    #[serde(default)]
+    pub metrics: Metrics,
+    /// Which shard of the batch this directory holds; what follows is of this shard alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<ShardRows>,
     /// Kept groups in row order.
     pub groups: Vec<GroupRows>,
     /// Groups left out.
@@ -200,6 +206,8 @@ impl RowsManifest {
             provenance,
             row_multiple,
             counts: batch.counts,
+            metrics: metrics::of(batch),
+            shard: None,
             groups: batch.groups.clone(),
             dropped_groups: batch.dropped_groups.clone(),
             masked: batch.masked.clone(),
@@ -207,6 +215,11 @@ impl RowsManifest {
             packed: None,
             parts: Vec::new(),
         }
+    }
+
+    /// Counts over the rows of this directory.
+    pub fn own_counts(&self) -> &Counts {
+        self.shard.as_ref().map_or(&self.counts, |shard| &shard.counts)
     }
 
     /// The text of `rows.json`, sealed.

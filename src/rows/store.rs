@@ -1,4 +1,4 @@
-//! The rows directory: `rows.json` beside `rows/part-*.parquet`.
+//! Reading a rows directory: `rows.json` beside `rows/part-*.parquet`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,25 +6,17 @@ use std::path::Path;
 
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::file::metadata::ParquetMetaData;
-use parquet::file::properties::WriterProperties;
-use parquet::schema::types::ColumnPath;
-use rayon::prelude::*;
 
 use super::manifest::{Part, RowsManifest};
 use super::model::Row;
+use super::writer::PART_TOKENS;
 use super::{check, columns};
 use crate::archive::quietly;
-use crate::columnar;
 use crate::error::{Error, Result};
-use crate::output::AtomicDir;
 
 /// Name of the manifest.
 pub const MANIFEST: &str = "rows.json";
 
-/// Tokens (or route entries) after which a part ends with its prompt group.
-const PART_TOKENS: u64 = 1 << 24;
-/// Tokens (or route entries) of one row group.
-const BATCH_TOKENS: u64 = 1 << 22;
 /// Entries per byte of a part, above those of one full part, that nothing honest exceeds.
 const MOST_PER_BYTE: u64 = 1 << 10;
 
@@ -35,97 +27,6 @@ pub struct RowsDir {
     pub manifest: RowsManifest,
     /// Rows of all parts: by group, slot and segment, then the group's padding.
     pub rows: Vec<Row>,
-}
-
-/// Fills and publishes `draft`. `rows` come in row order, group by group; `manifest` lacks its
-/// parts, which are returned in it.
-///
-/// # Errors
-/// When writing fails, or when one row holds 2^31 tokens or more.
-pub fn write(draft: AtomicDir, mut manifest: RowsManifest, rows: &[Row]) -> Result<RowsManifest> {
-    let folder = draft.path().join("rows");
-    fs::create_dir(&folder).map_err(|e| Error::io("cannot create", &folder, e))?;
-    let parts: Vec<&[Row]> = parts(rows).collect();
-    let part =
-        |(number, rows)| write_part(draft.path(), format!("rows/part-{number:05}.parquet"), rows);
-    manifest.parts = parts.into_par_iter().enumerate().map(part).collect::<Result<_>>()?;
-    let text = manifest.to_json()?;
-    let path = draft.path().join(MANIFEST);
-    fs::write(&path, text).map_err(|e| Error::io("cannot write", &path, e))?;
-    draft.publish()?;
-    Ok(manifest)
-}
-
-/// Cuts rows between prompt groups into stretches of about [`PART_TOKENS`].
-fn parts(rows: &[Row]) -> impl Iterator<Item = &[Row]> {
-    let mut size = 0;
-    rows.chunk_by(move |row, next| {
-        size += weight(row);
-        let go_on = row.group_id == next.group_id || size < PART_TOKENS;
-        if !go_on {
-            size = 0;
-        }
-        go_on
-    })
-}
-
-/// Entries of the row's longest column.
-fn weight(row: &Row) -> u64 {
-    let routes = row.routes.as_ref().map_or(0, |r| r.experts.len());
-    row.input_ids.len().max(routes).max(row.media.len()).max(1) as u64
-}
-
-/// Columns whose values repeat, runs of them.
-const REPEATED: [&str; 9] = [
-    "group_id",
-    "rollout_id",
-    "slot",
-    "group_size",
-    "segment_count",
-    "reward",
-    "advantage",
-    "sample_mask",
-    "mask_reason",
-];
-
-/// Lists of numbers.
-const NUMBERS: [&str; 2] = ["input_ids", "generation_logprobs"];
-
-fn properties() -> WriterProperties {
-    let mut repeated = REPEATED.map(ColumnPath::from).to_vec();
-    repeated.push(columnar::list_items("loss_mask"));
-    repeated
-        .push(ColumnPath::from(["routes", "experts", "list", "item"].map(str::to_owned).to_vec()));
-    columnar::properties(&repeated, &NUMBERS.map(columnar::list_items)).build()
-}
-
-fn write_part(dir: &Path, path: String, rows: &[Row]) -> Result<Part> {
-    let place = dir.join(&path);
-    let mut size = 0;
-    let batches = rows.chunk_by(move |row, next| {
-        size += weight(row);
-        let go_on = size + weight(next) <= BATCH_TOKENS;
-        if !go_on {
-            size = 0;
-        }
-        go_on
-    });
-    let batches = batches.map(|rows| {
-        if let Some(row) = rows.iter().find(|r| i32::try_from(r.input_ids.len()).is_err()) {
-            return Err(Error::format(format!("row {} holds 2^31 tokens or more", row.row_id)));
-        }
-        columns::to_batch(rows).map_err(|e| {
-            Error::format(format!("cannot write {}", place.display())).because(e.to_string())
-        })
-    });
-    let (bytes, blake3) = columnar::write(&place, columns::schema(), properties(), batches)?;
-    Ok(Part {
-        path,
-        rows: rows.len() as u64,
-        tokens: rows.iter().map(|r| r.input_ids.len() as u64).sum(),
-        bytes,
-        blake3,
-    })
 }
 
 /// Reads a rows directory whole, checking every file against the manifest and every row against
@@ -242,7 +143,7 @@ fn check_against(manifest: &RowsManifest, rows: &[Row]) -> Result<()> {
     if let Some(what) = check::contradiction(rows) {
         return Err(Error::format(what).help(help));
     }
-    if let Some((count, stated, found)) = check::miscount(&manifest.counts, rows) {
+    if let Some((count, stated, found)) = check::miscount(manifest.own_counts(), rows) {
         return Err(Error::format(format!(
             "rows.json says that counts.{count} is {stated}, and the files hold {found}"
         ))
@@ -252,16 +153,18 @@ fn check_against(manifest: &RowsManifest, rows: &[Row]) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use proptest::prelude::*;
 
     use super::*;
     use crate::error::Kind;
     use crate::id::{Digest32, GroupId};
+    use crate::output::AtomicDir;
+    use crate::rows::writer::tests::write;
     use crate::rows::{Batch, Counts, GroupRows, MediaRef, Provenance, RowRoutes, Span};
 
     /// `n` rows in two groups with every kind of value that must survive.
-    fn sample(n: u32) -> (RowsManifest, Vec<Row>) {
+    pub fn sample(n: u32) -> (RowsManifest, Vec<Row>) {
         let group = |i: u32| GroupId::from(format!("p{}", i / 3));
         let rows: Vec<Row> = (0..n)
             .map(|i| Row {
@@ -348,16 +251,6 @@ mod tests {
             let bytes = |name: &str| fs::read(home.path().join(name).join(file)).unwrap();
             assert_eq!(bytes("a"), bytes("b"), "{file}");
         }
-    }
-
-    #[test]
-    fn a_part_ends_only_between_groups() {
-        let (_, mut rows) = sample(9);
-        for row in &mut rows {
-            row.input_ids = vec![0; PART_TOKENS as usize / 4];
-        }
-        let ends: Vec<_> = parts(&rows).map(|p| p[p.len() - 1].row_id.clone()).collect();
-        assert_eq!(ends, ["row5", "row8"]);
     }
 
     #[test]
@@ -570,11 +463,12 @@ mod tests {
     #[test]
     fn a_file_that_claims_more_entries_than_it_can_hold_is_implausible() {
         let home = tempfile::tempdir().unwrap();
-        let (_, mut rows) = sample(1);
+        let (manifest, mut rows) = sample(1);
         rows[0].routes = None;
         rows[0].input_ids = vec![7; PART_TOKENS as usize + (1 << 16)];
-        let part = write_part(home.path(), "part".to_owned(), &rows).unwrap();
-        let file = fs::File::open(home.path().join("part")).unwrap();
+        let target = home.path().join("rows");
+        let part = write(draft(&target), manifest, &rows).unwrap().parts.remove(0);
+        let file = fs::File::open(target.join(&part.path)).unwrap();
         let builder = ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
         let entries = PART_TOKENS + (1 << 16);
         assert_eq!(implausible(builder.metadata(), 63), Some(entries));

@@ -43,6 +43,14 @@ pub struct EffectiveRollouts {
 
 /// Shares of the rollouts whose rows carry loss, in row order.
 pub fn shares(rows: &[Row]) -> Vec<Share> {
+    let mut shares = loads(rows);
+    weigh(&mut shares);
+    shares
+}
+
+/// Rows and tokens of the rollouts whose rows carry loss, in row order, without any mean: of some
+/// groups of a batch. [`weigh`] does the rest for all of them.
+pub fn loads(rows: &[Row]) -> Vec<Share> {
     let mut places: BTreeMap<&RolloutId, usize> = BTreeMap::new();
     let mut shares: Vec<Share> = Vec::new();
     for row in rows.iter().filter(|row| row.sample_mask != 0.0) {
@@ -66,15 +74,19 @@ pub fn shares(rows: &[Row]) -> Vec<Share> {
         shares[place].rows += 1;
         shares[place].loss_tokens += tokens;
     }
+    shares
+}
+
+/// Fills in the means of counted loads.
+pub fn weigh(shares: &mut [Share]) {
     let tokens: u64 = shares.iter().map(|share| share.loss_tokens).sum();
     let rows: u64 = shares.iter().map(|share| share.rows).sum();
     let rollouts = shares.len() as f64;
-    for share in &mut shares {
+    for share in shares {
         share.token_mean = share.loss_tokens as f64 / tokens as f64;
         share.sequence_mean = share.rows as f64 / rows as f64;
         share.rollout_mean = 1.0 / rollouts;
     }
-    shares
 }
 
 /// What the shares amount to; 0 where nothing trains.

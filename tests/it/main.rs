@@ -16,6 +16,7 @@ mod rows;
 mod select;
 mod select_cli;
 mod selectors;
+mod shards;
 #[cfg(feature = "torch")]
 mod step;
 mod symptoms;

@@ -80,7 +80,15 @@ fn select_prints_the_promised_document() {
             assert_eq!(found["reason"], wanted["reasons"][0]["code"]);
             assert_eq!(strings(&found["call_ids"]), strings(&wanted["selected"]));
             assert_eq!(found["terminal_call_id"], wanted["terminal"]);
-            assert_eq!(keys(found).len(), 7);
+            assert_eq!(keys(found).len(), 8);
+            let reasons = found["reasons"].as_array().unwrap();
+            let told = wanted["reasons"].as_array().unwrap();
+            assert_eq!(reasons.len(), told.len());
+            for (found, wanted) in reasons.iter().zip(told) {
+                assert_eq!(found["code"], wanted["code"]);
+                assert_eq!(strings(&found["call_ids"]), strings(&wanted["calls"]));
+                assert!(!found["message"].as_str().unwrap().is_empty());
+            }
         }
         let dropped = json!([{"group_id": "p05", "reason": "no_verified_layout"}]);
         assert_eq!(document["dropped_groups"], dropped);
@@ -100,7 +108,12 @@ fn build_rows_prints_its_counts_and_writes_what_read_reads() {
     // Every valid rollout of this capture trains.
     let effective = document["effective_rollouts"].take();
     assert_eq!(effective["rollout_mean"].as_f64().unwrap().round(), 18.0);
-    document.as_object_mut().unwrap().remove("effective_rollouts");
+    assert_eq!(document["metrics"]["dropped_prompt_groups"], 1.0);
+    assert_eq!(document["metrics"]["gen_tokens_per_sample/max"], 124.0);
+    assert_eq!(document["shard"], Value::Null);
+    for key in ["effective_rollouts", "metrics", "shard"] {
+        document.as_object_mut().unwrap().remove(key);
+    }
     let wanted = json!({
         "schema_version": 1, "rows": 36, "padding_rows": 7, "masked_rows": 2,
         "rollouts": 24, "valid_rollouts": 18, "groups": 6, "dropped_groups": 1,

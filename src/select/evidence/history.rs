@@ -44,7 +44,7 @@ impl History {
                 }
                 Ok(None) => reading.observation(),
                 Err(problem) => {
-                    reading.history.problems.push(problem);
+                    reading.history.problems.push(*problem);
                     reading.observation();
                 }
             }
@@ -81,7 +81,7 @@ impl History {
                         continue;
                     }
                     Err(problem) => {
-                        reading.history.problems.push(problem);
+                        reading.history.problems.push(*problem);
                         reading.observation();
                         continue;
                     }
@@ -146,12 +146,12 @@ impl History {
 fn read(
     list: &[Json],
     path: String,
-) -> impl Iterator<Item = Result<Option<HistoryItem>, Reason>> + '_ {
+) -> impl Iterator<Item = Result<Option<HistoryItem>, Box<Reason>>> + '_ {
     let path: Arc<str> = path.into();
     list.iter().enumerate().map(move |(place, item)| {
         HistoryItem::read(item, &path, place).map_err(|what| {
             let message = format!("{path}[{place}] is {what}");
-            Reason::new(Code::UnsupportedItem, Vec::new(), message)
+            Box::new(Reason::new(Code::UnsupportedItem, Vec::new(), message))
         })
     })
 }

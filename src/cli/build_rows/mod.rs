@@ -1,21 +1,26 @@
 //! `forestctl build-rows`
 
+mod report;
+
 use std::num::{NonZeroU32, NonZeroU64};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
-use schemars::JsonSchema;
-use serde::Serialize;
 
-use super::Exit;
-use super::selecting::{SelectingArgs, has_errors, show_findings};
-use super::ui::{Format, Tone, Ui, thousands};
+use super::selecting::{GroupFindings, SelectingArgs, has_errors, show_findings};
+use super::ui::Ui;
+use super::{Exit, show};
+use crate::archive::Group;
 use crate::config::{BatchSettings, Fraction, GrpoSettings, MAX_ROW_MULTIPLE, MaskedRewardPolicy};
 use crate::error::{Error, Result};
 use crate::output::{AtomicDir, write_file};
 use crate::rows::packing::{MicrobatchOrder, Packing, PackingAlgorithm, PackingError};
-use crate::rows::weights::{EffectiveRollouts, Share, effective, shares};
-use crate::rows::{self, Packed, Provenance, Row, RowsManifest};
+use crate::rows::shard::Shard;
+use crate::rows::weights::{Share, effective};
+use crate::rows::{
+    self, Arrangement, Assembled, Assembly, BuiltGroup, Packed, Provenance, RowsWriter, build_group,
+};
+use crate::select::GroupSelection;
 
 const EXAMPLES: &str = concat!(
     "\
@@ -23,6 +28,7 @@ Examples:
   forestctl build-rows run.forest -o rows
   forestctl build-rows run.forest -o rows --policy all_captured --data-parallel 4
   forestctl build-rows run.forest -o rows --overlong-filtering --advantage-clip-high 2
+  forestctl build-rows run.forest -o rows-2 --shard 2/4
 
 ",
     exit_status!()
@@ -86,6 +92,18 @@ pub struct BuildRowsArgs {
     /// Prompt groups of a step; without it, those in the archive
     #[arg(long, value_name = "N", requires = "min_step_batch_fraction", help_heading = "Batch")]
     prompts_per_step: Option<NonZeroU32>,
+    /// Stop when more prompt groups than this are dropped
+    #[arg(long, value_name = "N", help_heading = "Batch")]
+    max_skipped_prompts: Option<u32>,
+    /// Stop when more prompt groups than this are dropped one after the other, in order of ids
+    #[arg(long, value_name = "N", help_heading = "Batch")]
+    max_consecutive_dropped_prompts: Option<u32>,
+    /// Write one of several shards, as 2/4: whole prompt groups, about as many tokens in each
+    ///
+    /// Every shard carries the counts of the whole batch, and the advantages are those of the
+    /// whole batch too.
+    #[arg(long, value_name = "I/N", help_heading = "Batch")]
+    shard: Option<Shard>,
     /// Keep the owner's own reward in its baseline
     #[arg(long, help_heading = "Advantages")]
     no_leave_one_out: bool,
@@ -118,34 +136,13 @@ pub struct BuildRowsArgs {
     masked_reward_policy: MaskedRewardPolicy,
 }
 
+pub(super) use report::schema;
+
 fn finite(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(number) if number.is_finite() => Ok(number),
         _ => Err("not a finite number".to_owned()),
     }
-}
-
-/// JSON Schema of `--format json`.
-pub(super) fn schema() -> schemars::Schema {
-    schemars::schema_for!(Document)
-}
-
-/// `--format json`.
-#[derive(Debug, Serialize, JsonSchema)]
-struct Document {
-    schema_version: u32,
-    rows: u64,
-    padding_rows: u64,
-    masked_rows: u64,
-    rollouts: u64,
-    valid_rollouts: u64,
-    groups: u64,
-    dropped_groups: u64,
-    loss_tokens: u64,
-    row_tokens: u64,
-    unique_tokens: u64,
-    /// How many equally weighted rollouts the gradient amounts to.
-    effective_rollouts: EffectiveRollouts,
 }
 
 impl BuildRowsArgs {
@@ -160,63 +157,115 @@ impl BuildRowsArgs {
         };
         // An output that is in the way is refused before the work, not after.
         let draft = AtomicDir::create(&self.output, self.force, rows::MANIFEST)?;
-        let selected = self.selecting.select(&self.archive, ui, |group| group)?;
-        show_findings(&selected.selection.findings, ui);
-        if has_errors(&selected.selection.findings) && !self.mask_errors {
+        let archive = SelectingArgs::open(&self.archive)?;
+        let writer = RowsWriter::new(draft)?;
+        let mut rows = match self.shard.is_none() && archive.is_ordered()? {
+            true => Arrangement::in_order(writer),
+            false => Arrangement::in_any_order(writer)?,
+        };
+        let (mut assembly, mut findings) = (Assembly::default(), GroupFindings::default());
+        let mut refused = false;
+        let work = |group: &Group, selection: GroupSelection, found| {
+            let batch = build_group(group, &selection, row_multiple, &grpo);
+            (BuiltGroup::of(group.group_id.clone(), batch), found)
+        };
+        self.selecting.each_group(&archive, ui, work, |((group, of_group), found)| {
+            refused |= has_errors(&found) && !self.mask_errors;
+            findings.add(group.group_id(), found);
+            if !refused {
+                rows.group(group.group_id(), of_group)?;
+            }
+            assembly.add(group);
+            Ok(())
+        })?;
+        show_findings(&findings.into_vec(), ui);
+        if refused {
             let refused = Error::format("evidence is wrong; nothing was written")
                 .help("--mask-errors masks the rollouts concerned and writes the rest");
-            super::show(ui, &refused, Exit::Findings);
+            show(ui, &refused, Exit::Findings);
             return Ok(Exit::Findings);
         }
-        let built = rows::build(&selected.kept, &selected.selection, row_multiple, &grpo);
-        if built.counts.valid_rollouts == 0 {
-            return Err(Error::nothing(format!(
-                "none of the {} rollouts is valid; nothing was written",
-                built.counts.rollouts
-            ))
-            .help("`forestctl select` gives the reason of every rollout"));
-        }
-        self.require_groups(built.counts.groups, built.groups.len() as u64)?;
-        let packed = self.packed(&built.rows)?;
-        let shares = shares(&built.rows);
-        let mut manifest = RowsManifest::new(
-            Provenance {
-                archive: Some(selected.archive.digest()),
-                policy: self.selecting.policy.to_string(),
-                assume_complete: self.selecting.assume_complete,
-                batch,
-                grpo,
-            },
-            row_multiple,
-            &built,
-        );
-        manifest.packed = packed;
-        let manifest = rows::write(draft, manifest, &built.rows)?;
+        self.require_drops_within_budget(&mut assembly)?;
+        let provenance = Provenance {
+            archive: Some(archive.digest()),
+            policy: self.selecting.policy.to_string(),
+            assume_complete: self.selecting.assume_complete,
+            batch,
+            grpo,
+        };
+        let mut built = assembly.finish(provenance, row_multiple, self.shard);
+        self.require_rows(&built)?;
+        built.manifest.packed = self.packed(&built)?;
+        let writer = rows.finish(|group| built.own.contains(group))?;
+        let manifest = writer.publish(built.manifest)?;
         if let Some(file) = &self.gradient_weights {
-            write_file(file, true, weights_table(&shares)?.as_bytes())?;
+            write_file(file, true, weights_table(&built.shares)?.as_bytes())?;
         }
-        report(&manifest, effective(&shares), &self.output, ui)?;
+        report::report(&manifest, effective(&built.shares), &self.output, ui)?;
         Ok(Exit::Fine)
     }
 
-    /// Refuses a batch that lost too many groups (rule 123): the floor is the least whole number
-    /// that is no less than the share of the step's prompts.
-    fn require_groups(&self, seen: u64, kept: u64) -> Result<()> {
-        let Some(fraction) = self.min_step_batch_fraction else { return Ok(()) };
-        let prompts = self.prompts_per_step.map_or(seen, |prompts| u64::from(prompts.get()));
-        let floor = fraction.ceil_of(prompts);
-        if kept >= floor {
-            return Ok(());
+    /// Refuses a batch that nothing of trains, or that lost too many groups (rule 123): the floor
+    /// is the least whole number that is no less than the share of the step's prompts.
+    fn require_rows(&self, built: &Assembled) -> Result<()> {
+        let counts = &built.manifest.counts;
+        let help = "`forestctl select` gives the reason of every group and rollout";
+        if counts.valid_rollouts == 0 {
+            let message =
+                format!("none of the {} rollouts is valid; nothing was written", counts.rollouts);
+            return Err(Error::nothing(message).help(help));
         }
-        Err(Error::nothing(format!(
-            "{kept} prompt groups are kept, and {fraction} of {prompts} are {floor}; nothing was \
-             written"
-        ))
-        .help("`forestctl select` gives the reason of every group and rollout"))
+        let kept = counts.groups - counts.dropped_groups;
+        if let Some(fraction) = self.min_step_batch_fraction {
+            let prompts =
+                self.prompts_per_step.map_or(counts.groups, |prompts| u64::from(prompts.get()));
+            let floor = fraction.ceil_of(prompts);
+            if kept < floor {
+                return Err(Error::nothing(format!(
+                    "{kept} prompt groups are kept, and {fraction} of {prompts} are {floor}; \
+                     nothing was written"
+                ))
+                .help(help));
+            }
+        }
+        match self.shard {
+            Some(shard) if built.lengths.is_empty() => Err(Error::nothing(format!(
+                "shard {shard} holds no prompt group; {kept} are kept, and nothing was written"
+            ))
+            .help("Use no more shards than prompt groups")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a batch of which more groups were dropped than the budgets allow.
+    fn require_drops_within_budget(&self, assembly: &mut Assembly) -> Result<()> {
+        let (mut dropped, mut running, mut longest) = (0_u32, 0_u32, 0_u32);
+        for is_dropped in assembly.drops() {
+            running = if is_dropped { running + 1 } else { 0 };
+            dropped += u32::from(is_dropped);
+            longest = longest.max(running);
+        }
+        let budgets = [
+            ("--max-skipped-prompts", self.max_skipped_prompts, dropped, ""),
+            (
+                "--max-consecutive-dropped-prompts",
+                self.max_consecutive_dropped_prompts,
+                longest,
+                " one after the other",
+            ),
+        ];
+        match budgets.iter().find(|(_, most, found, _)| most.is_some_and(|most| *found > most)) {
+            None => Ok(()),
+            Some((flag, most, found, how)) => Err(Error::nothing(format!(
+                "{found} prompt groups are dropped{how}, and {flag} allows {}; nothing was written",
+                most.unwrap_or_default()
+            ))
+            .help("`forestctl select` gives the reason of every group and rollout")),
+        }
     }
 
     /// The bins, if they are asked for.
-    fn packed(&self, rows: &[Row]) -> Result<Option<Packed>> {
+    fn packed(&self, built: &Assembled) -> Result<Option<Packed>> {
         let Some(bin_tokens) = self.pack_tokens else { return Ok(None) };
         let settings = Packing {
             algorithm: self.packer,
@@ -226,12 +275,15 @@ impl BuildRowsArgs {
             microbatch_order: self.microbatch_order,
             seed: self.pack_seed,
         };
-        Packed::of(rows, settings).map(Some).map_err(|why| match why {
-            PackingError::RowTooLong { row, tokens, bin_tokens } => Error::usage(format!(
-                "row {} takes {tokens} tokens, and a bin holds {bin_tokens}",
-                rows[row].row_id
-            ))
-            .help("Raise --pack-tokens; a row is never cut"),
+        Packed::of(&built.lengths, settings).map(Some).map_err(|why| match why {
+            PackingError::RowTooLong { row, tokens, bin_tokens } => {
+                let mut ids = built.manifest.groups.iter().flat_map(|group| &group.row_ids);
+                let id = ids.nth(row).map_or("", String::as_str);
+                Error::usage(format!(
+                    "row {id} takes {tokens} tokens, and a bin holds {bin_tokens}"
+                ))
+                .help("Raise --pack-tokens; a row is never cut")
+            }
             PackingError::TooFewRows { .. } => Error::usage(why.to_string()),
         })
     }
@@ -280,104 +332,4 @@ fn weights_table(shares: &[Share]) -> Result<String> {
     }
     let bytes = table.into_inner().map_err(|e| failed(e.into_error().into()))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-fn report(
-    manifest: &RowsManifest,
-    effective_rollouts: EffectiveRollouts,
-    output: &Path,
-    ui: &Ui,
-) -> Result<()> {
-    let counts = &manifest.counts;
-    let document = Document {
-        schema_version: 1,
-        rows: counts.rows,
-        padding_rows: counts.padding_rows,
-        masked_rows: counts.masked_rows,
-        rollouts: counts.rollouts,
-        valid_rollouts: counts.valid_rollouts,
-        groups: counts.groups,
-        dropped_groups: counts.dropped_groups,
-        loss_tokens: counts.loss_tokens,
-        row_tokens: counts.row_tokens,
-        unique_tokens: counts.unique_tokens,
-        effective_rollouts,
-    };
-    match ui.format {
-        Format::Json => ui.json(&document),
-        Format::Jsonl => ui.jsonl(&document),
-        Format::Csv => {
-            let fields = document.fields();
-            let header: Vec<&str> = fields.iter().map(|(name, _)| *name).collect();
-            let cells = fields.iter().map(|(_, value)| value.clone()).collect();
-            ui.csv(&header, [cells])
-        }
-        Format::Human => {
-            let repeated = counts.row_tokens as f64 / counts.unique_tokens.max(1) as f64;
-            let masked: Vec<String> =
-                manifest.masked.iter().map(|(reason, n)| format!("{reason} {n}")).collect();
-            let bins = manifest.packed.as_ref().map_or_else(String::new, |packed| {
-                let bins = thousands(packed.bins.len() as u64);
-                format!(
-                    "\n  {bins} bins of {} tokens, efficiency {:.2}",
-                    thousands(packed.settings.bin_tokens),
-                    packed.efficiency
-                )
-            });
-            let masked = if masked.is_empty() {
-                String::new()
-            } else {
-                format!("; masked: {}", masked.join(", "))
-            };
-            ui.summary(format!(
-                "{}  {}\n  \
-                 {} rows: {} train, {} masked, {} padding\n  \
-                 {} of {} rollouts valid{masked}\n  \
-                 {} of {} prompt groups kept\n  \
-                 {} loss tokens; {} row tokens from {} unique ones ({repeated:.2} x)\n  \
-                 weighs like {:.1} equal rollouts by tokens, {:.1} by rows{bins}",
-                ui.tone(Tone::Strong, output.display()),
-                ui.tone(Tone::Good, "written"),
-                thousands(counts.rows),
-                thousands(counts.rows - counts.padding_rows - counts.masked_rows),
-                thousands(counts.masked_rows),
-                thousands(counts.padding_rows),
-                thousands(counts.valid_rollouts),
-                thousands(counts.rollouts),
-                thousands(counts.groups - counts.dropped_groups),
-                thousands(counts.groups),
-                thousands(counts.loss_tokens),
-                thousands(counts.row_tokens),
-                thousands(counts.unique_tokens),
-                effective_rollouts.token_mean,
-                effective_rollouts.sequence_mean,
-            ))
-        }
-    }
-}
-
-impl Document {
-    fn fields(&self) -> Vec<(&'static str, String)> {
-        let EffectiveRollouts { token_mean, sequence_mean, rollout_mean } = self.effective_rollouts;
-        let counts = [
-            ("schema_version", u64::from(self.schema_version)),
-            ("rows", self.rows),
-            ("padding_rows", self.padding_rows),
-            ("masked_rows", self.masked_rows),
-            ("rollouts", self.rollouts),
-            ("valid_rollouts", self.valid_rollouts),
-            ("groups", self.groups),
-            ("dropped_groups", self.dropped_groups),
-            ("loss_tokens", self.loss_tokens),
-            ("row_tokens", self.row_tokens),
-            ("unique_tokens", self.unique_tokens),
-        ];
-        let effective = [
-            ("effective_rollouts_token_mean", token_mean),
-            ("effective_rollouts_sequence_mean", sequence_mean),
-            ("effective_rollouts_rollout_mean", rollout_mean),
-        ];
-        let counts = counts.into_iter().map(|(name, count)| (name, count.to_string()));
-        counts.chain(effective.map(|(name, size)| (name, size.to_string()))).collect()
-    }
 }
