@@ -41,6 +41,7 @@ complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "validate" -d 'P
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "select" -d 'Choose the calls that train, with a verdict and reason for every rollout'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "build-rows" -d 'Turn selected calls into training rows, with masks, padding, and advantages'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "cleanup-plan" -d 'List staging keys that may be removed, and those that must stay'
+complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "config" -d 'Check a NeMo-RL configuration for forest training, or show what it settles'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "step" -d 'Run one GRPO optimizer step on rows'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "completions" -d 'Print shell completions'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "man" -d 'Print a man page'
@@ -67,6 +68,7 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -l read-da
 complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -l policy -d 'Select by this policy too, and report why rollouts are masked and groups dropped' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -l selector-python -d 'Python interpreter of a module:function policy' -r -F
 complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -l selector-timeout -d 'Seconds that a selector may take for one rollout' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -l config -d 'NeMo-RL YAML whose selection policy is taken, unless --policy says another' -r -F
 complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -l report -d 'Report to another tool too: junit=FILE, sarif=FILE, github, or github=FILE' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -l fail-on -d 'Least severity of a finding that makes the exit code 1' -r -f -a "never\t'No finding does'
 error\t'Wrong evidence only'
@@ -474,7 +476,8 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -s q -l qu
 complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -s v -l verbose -d 'Log what is being done; twice for details'
 complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -s V -l version -d 'Print version'
-complete -c forestctl -n "__fish_forestctl_using_subcommand select" -l policy -d 'Which captured calls train' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand select" -l config -d 'NeMo-RL YAML whose sections token_capture, policy, grpo, loss_fn and async_rl are read' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand select" -l policy -d 'Which captured calls train [default: returned_history]' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand select" -l selector-python -d 'Python interpreter of a module:function policy' -r -F
 complete -c forestctl -n "__fish_forestctl_using_subcommand select" -l selector-timeout -d 'Seconds that a selector may take for one rollout' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand select" -l min-valid-fraction -d 'Drop prompt groups of which a smaller share of rollouts has a verified layout' -r
@@ -492,33 +495,42 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand select" -s v -l verb
 complete -c forestctl -n "__fish_forestctl_using_subcommand select" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c forestctl -n "__fish_forestctl_using_subcommand select" -s V -l version -d 'Print version'
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -s o -l output -d 'The rows directory to write' -r -F
-complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l policy -d 'Which captured calls train' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l config -d 'NeMo-RL YAML whose sections token_capture, policy, grpo, loss_fn and async_rl are read' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l policy -d 'Which captured calls train [default: returned_history]' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l selector-python -d 'Python interpreter of a module:function policy' -r -F
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l selector-timeout -d 'Seconds that a selector may take for one rollout' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l min-valid-fraction -d 'Drop prompt groups of which a smaller share of rollouts has a verified layout' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l data-parallel -d 'Ranks that share the rows of a group' -r
-complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l train-micro-batch -d 'Rows of a training microbatch' -r
-complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l logprob-micro-batch -d 'Rows of a log-probability microbatch' -r
-complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l pack-tokens -d 'Pack now: tokens that a bin holds at most; rows.json lists the bins' -r
-complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l packer -d 'How rows are assigned to bins' -r -f -a "concatenative\t'In row order; a row that does not fit begins the next bin'
-first_fit_decreasing\t'Longest first, each into the first bin with room'
-first_fit_shuffle\t'In an order shuffled by the seed, each into the first bin with room'
-modified_first_fit_decreasing\t'Long rows one by one, completed by shorter ones; what is left over longest first'"
-complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l row-pad-multiple -d 'The length of every row is rounded up to a multiple of this' -r
-complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l microbatch-order -d 'Order of the bins of a rank' -r -f -a "packer\t'As the packer made them'
-largest_first\t'Most tokens first'"
-complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l pack-seed -d 'Seed of first_fit_shuffle, as of Python\'s random.seed' -r
-complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l gradient-weights -d 'Write each rollout\'s share of the gradient, by token, row, and rollout means, as CSV' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l train-micro-batch -d 'Rows of a training microbatch [default: 1]' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l logprob-micro-batch -d 'Rows of a log-probability microbatch [default: 1]' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l sequence-packing -d 'Rows will be packed into bins: only the ranks must divide their number' -r -f -a "true\t''
+false\t''"
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l min-step-batch-fraction -d 'Stop unless at least this share of the step\'s prompt groups is kept' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l prompts-per-step -d 'Prompt groups of a step; without it, those in the archive' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l max-skipped-prompts -d 'Stop when more prompt groups than this are dropped' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l max-consecutive-dropped-prompts -d 'Stop when more prompt groups than this are dropped one after the other, in order of ids' -r
-complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l shard -d 'Write one of several shards, as 2/4: whole prompt groups, about as many tokens in each' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l pack-tokens -d 'Pack now: tokens that a bin holds at most; rows.json lists the bins' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l packer -d 'How rows are assigned to bins [default: modified_first_fit_decreasing]' -r -f -a "concatenative\t'In row order; a row that does not fit begins the next bin'
+first_fit_decreasing\t'Longest first, each into the first bin with room'
+first_fit_shuffle\t'In an order shuffled by the seed, each into the first bin with room'
+modified_first_fit_decreasing\t'Long rows one by one, completed by shorter ones; what is left over longest first'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l row-pad-multiple -d 'The length of every row is rounded up to a multiple of this [default: 1]' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l microbatch-order -d 'Order of the bins of a rank [default: packer]' -r -f -a "packer\t'As the packer made them'
+largest_first\t'Most tokens first'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l pack-seed -d 'Seed of first_fit_shuffle, as of Python\'s random.seed' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l no-leave-one-out -d 'Keep the owner\'s own reward in its baseline' -r -f -a "true\t''
+false\t''"
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l no-normalize -d 'Do not divide by the standard deviation of the rewards' -r -f -a "true\t''
+false\t''"
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l advantage-clip-low -d 'Least advantage of an owner that trains' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l advantage-clip-high -d 'Greatest advantage of an owner that trains' -r
-complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l masked-reward-policy -d 'Whose rewards enter the baseline' -r -f -a "exclude\t'Only owners that train'
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l overlong-filtering -d 'Mask rollouts of which a selected generation stopped at a length limit' -r -f -a "true\t''
+false\t''"
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l masked-reward-policy -d 'Whose rewards enter the baseline [default: exclude]' -r -f -a "exclude\t'Only owners that train'
 include\t'Also owners that a learner filter masks (overlong, sequence error)'
 include_all\t'Every slot of the group'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l shard -d 'Write one of several shards, as 2/4: whole prompt groups, about as many tokens in each' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l gradient-weights -d 'Write each rollout\'s share of the gradient, by token, row, and rollout means, as CSV' -r -F
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l format -d 'How results are printed on stdout: human, json, jsonl, or csv' -r -f -a "human\t'For reading; not stable'
 json\t'One versioned JSON document'
 jsonl\t'One JSON object per item and line'
@@ -530,10 +542,6 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -s j -l 
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l force -d 'Replace existing rows'
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l assume-complete -d 'Take sources that cannot tell whether calls were lost as complete'
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l mask-errors -d 'Write rows although evidence is wrong; the rollouts concerned are masked'
-complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l sequence-packing -d 'Rows will be packed into bins: only the ranks must divide their number'
-complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l no-leave-one-out -d 'Keep the owner\'s own reward in its baseline'
-complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l no-normalize -d 'Do not divide by the standard deviation of the rewards'
-complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l overlong-filtering -d 'Mask rollouts of which a selected generation stopped at a length limit'
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -s q -l quiet -d 'Say only what is asked for; exit codes stay'
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -s v -l verbose -d 'Log what is being done; twice for details'
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -550,6 +558,84 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand cleanup-plan" -s q -
 complete -c forestctl -n "__fish_forestctl_using_subcommand cleanup-plan" -s v -l verbose -d 'Log what is being done; twice for details'
 complete -c forestctl -n "__fish_forestctl_using_subcommand cleanup-plan" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c forestctl -n "__fish_forestctl_using_subcommand cleanup-plan" -s V -l version -d 'Print version'
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and not __fish_seen_subcommand_from check show help" -l format -d 'How results are printed on stdout: human, json, jsonl, or csv' -r -f -a "human\t'For reading; not stable'
+json\t'One versioned JSON document'
+jsonl\t'One JSON object per item and line'
+csv\t'A table with a header line'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and not __fish_seen_subcommand_from check show help" -l color -d 'When to colour: auto, always, or never; NO_COLOR is honoured' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and not __fish_seen_subcommand_from check show help" -s j -l jobs -d 'Worker threads; 0 means one per core. Results are the same bytes for any number' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and not __fish_seen_subcommand_from check show help" -s q -l quiet -d 'Say only what is asked for; exit codes stay'
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and not __fish_seen_subcommand_from check show help" -s v -l verbose -d 'Log what is being done; twice for details'
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and not __fish_seen_subcommand_from check show help" -s h -l help -d 'Print help'
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and not __fish_seen_subcommand_from check show help" -s V -l version -d 'Print version'
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and not __fish_seen_subcommand_from check show help" -f -a "check" -d 'Report everything that keeps a file from forest training'
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and not __fish_seen_subcommand_from check show help" -f -a "show" -d 'Print every setting of build-rows, and where its value comes from'
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and not __fish_seen_subcommand_from check show help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from check" -l selector-python -d 'Python interpreter of a module:function policy' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from check" -l selector-timeout -d 'Seconds that a selector may take for one rollout' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from check" -l format -d 'How results are printed on stdout: human, json, jsonl, or csv' -r -f -a "human\t'For reading; not stable'
+json\t'One versioned JSON document'
+jsonl\t'One JSON object per item and line'
+csv\t'A table with a header line'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from check" -l color -d 'When to colour: auto, always, or never; NO_COLOR is honoured' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from check" -s j -l jobs -d 'Worker threads; 0 means one per core. Results are the same bytes for any number' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from check" -s q -l quiet -d 'Say only what is asked for; exit codes stay'
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from check" -s v -l verbose -d 'Log what is being done; twice for details'
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from check" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from check" -s V -l version -d 'Print version'
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -l policy -d 'Which captured calls train [default: returned_history]' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -l selector-python -d 'Python interpreter of a module:function policy' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -l selector-timeout -d 'Seconds that a selector may take for one rollout' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -l min-valid-fraction -d 'Drop prompt groups of which a smaller share of rollouts has a verified layout' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -l data-parallel -d 'Ranks that share the rows of a group' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -l train-micro-batch -d 'Rows of a training microbatch [default: 1]' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -l logprob-micro-batch -d 'Rows of a log-probability microbatch [default: 1]' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -l sequence-packing -d 'Rows will be packed into bins: only the ranks must divide their number' -r -f -a "true\t''
+false\t''"
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -l min-step-batch-fraction -d 'Stop unless at least this share of the step\'s prompt groups is kept' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -l prompts-per-step -d 'Prompt groups of a step; without it, those in the archive' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -l max-skipped-prompts -d 'Stop when more prompt groups than this are dropped' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -l max-consecutive-dropped-prompts -d 'Stop when more prompt groups than this are dropped one after the other, in order of ids' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -l pack-tokens -d 'Pack now: tokens that a bin holds at most; rows.json lists the bins' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -l packer -d 'How rows are assigned to bins [default: modified_first_fit_decreasing]' -r -f -a "concatenative\t'In row order; a row that does not fit begins the next bin'
+first_fit_decreasing\t'Longest first, each into the first bin with room'
+first_fit_shuffle\t'In an order shuffled by the seed, each into the first bin with room'
+modified_first_fit_decreasing\t'Long rows one by one, completed by shorter ones; what is left over longest first'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -l row-pad-multiple -d 'The length of every row is rounded up to a multiple of this [default: 1]' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -l microbatch-order -d 'Order of the bins of a rank [default: packer]' -r -f -a "packer\t'As the packer made them'
+largest_first\t'Most tokens first'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -l pack-seed -d 'Seed of first_fit_shuffle, as of Python\'s random.seed' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -l no-leave-one-out -d 'Keep the owner\'s own reward in its baseline' -r -f -a "true\t''
+false\t''"
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -l no-normalize -d 'Do not divide by the standard deviation of the rewards' -r -f -a "true\t''
+false\t''"
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -l advantage-clip-low -d 'Least advantage of an owner that trains' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -l advantage-clip-high -d 'Greatest advantage of an owner that trains' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -l overlong-filtering -d 'Mask rollouts of which a selected generation stopped at a length limit' -r -f -a "true\t''
+false\t''"
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -l masked-reward-policy -d 'Whose rewards enter the baseline [default: exclude]' -r -f -a "exclude\t'Only owners that train'
+include\t'Also owners that a learner filter masks (overlong, sequence error)'
+include_all\t'Every slot of the group'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -l format -d 'How results are printed on stdout: human, json, jsonl, or csv' -r -f -a "human\t'For reading; not stable'
+json\t'One versioned JSON document'
+jsonl\t'One JSON object per item and line'
+csv\t'A table with a header line'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -l color -d 'When to colour: auto, always, or never; NO_COLOR is honoured' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -s j -l jobs -d 'Worker threads; 0 means one per core. Results are the same bytes for any number' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -l assume-complete -d 'Take sources that cannot tell whether calls were lost as complete'
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -s q -l quiet -d 'Say only what is asked for; exit codes stay'
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -s v -l verbose -d 'Log what is being done; twice for details'
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -s V -l version -d 'Print version'
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from help" -f -a "check" -d 'Report everything that keeps a file from forest training'
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from help" -f -a "show" -d 'Print every setting of build-rows, and where its value comes from'
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l model -d 'Hugging Face model directory: config.json and safetensors' -r -F
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -s o -l output -d 'The checkpoint directory to write' -r -F
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l reference-model -d 'Model of the KL term' -r -F
@@ -616,13 +702,16 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand generated" -s q -l q
 complete -c forestctl -n "__fish_forestctl_using_subcommand generated" -s v -l verbose -d 'Log what is being done; twice for details'
 complete -c forestctl -n "__fish_forestctl_using_subcommand generated" -s h -l help -d 'Print help'
 complete -c forestctl -n "__fish_forestctl_using_subcommand generated" -s V -l version -d 'Print version'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan step completions man generated help" -f -a "ingest" -d 'Read captures into an archive'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan step completions man generated help" -f -a "validate" -d 'Prove an archive: digests, lengths, lineage, completeness'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan step completions man generated help" -f -a "select" -d 'Choose the calls that train, with a verdict and reason for every rollout'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan step completions man generated help" -f -a "build-rows" -d 'Turn selected calls into training rows, with masks, padding, and advantages'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan step completions man generated help" -f -a "cleanup-plan" -d 'List staging keys that may be removed, and those that must stay'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan step completions man generated help" -f -a "step" -d 'Run one GRPO optimizer step on rows'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan step completions man generated help" -f -a "completions" -d 'Print shell completions'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan step completions man generated help" -f -a "man" -d 'Print a man page'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan step completions man generated help" -f -a "generated" -d 'Write the generated files of the repository'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan step completions man generated help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config step completions man generated help" -f -a "ingest" -d 'Read captures into an archive'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config step completions man generated help" -f -a "validate" -d 'Prove an archive: digests, lengths, lineage, completeness'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config step completions man generated help" -f -a "select" -d 'Choose the calls that train, with a verdict and reason for every rollout'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config step completions man generated help" -f -a "build-rows" -d 'Turn selected calls into training rows, with masks, padding, and advantages'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config step completions man generated help" -f -a "cleanup-plan" -d 'List staging keys that may be removed, and those that must stay'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config step completions man generated help" -f -a "config" -d 'Check a NeMo-RL configuration for forest training, or show what it settles'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config step completions man generated help" -f -a "step" -d 'Run one GRPO optimizer step on rows'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config step completions man generated help" -f -a "completions" -d 'Print shell completions'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config step completions man generated help" -f -a "man" -d 'Print a man page'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config step completions man generated help" -f -a "generated" -d 'Write the generated files of the repository'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config step completions man generated help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "check" -d 'Report everything that keeps a file from forest training'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "show" -d 'Print every setting of build-rows, and where its value comes from'

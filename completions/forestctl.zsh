@@ -75,6 +75,7 @@ all\:"Every call"))' \
 '--policy=[Select by this policy too, and report why rollouts are masked and groups dropped]:POLICY:_default' \
 '--selector-python=[Python interpreter of a module\:function policy]:PYTHON:_files' \
 '--selector-timeout=[Seconds that a selector may take for one rollout]:SECONDS:_default' \
+'--config=[NeMo-RL YAML whose selection policy is taken, unless --policy says another]:YAML:_files' \
 '*--report=[Report to another tool too\: junit=FILE, sarif=FILE, github, or github=FILE]:REPORT:_default' \
 '--fail-on=[Least severity of a finding that makes the exit code 1]:SEVERITY:((never\:"No finding does"
 error\:"Wrong evidence only"
@@ -105,7 +106,8 @@ never\:"Never"))' \
 ;;
 (select)
 _arguments "${_arguments_options[@]}" : \
-'--policy=[Which captured calls train]:POLICY:_default' \
+'--config=[NeMo-RL YAML whose sections token_capture, policy, grpo, loss_fn and async_rl are read]:YAML:_files' \
+'--policy=[Which captured calls train \[default\: returned_history\]]:POLICY:_default' \
 '--selector-python=[Python interpreter of a module\:function policy]:PYTHON:_files' \
 '--selector-timeout=[Seconds that a selector may take for one rollout]:SECONDS:_default' \
 '--min-valid-fraction=[Drop prompt groups of which a smaller share of rollouts has a verified layout]:FRACTION:_default' \
@@ -134,33 +136,38 @@ never\:"Never"))' \
 _arguments "${_arguments_options[@]}" : \
 '-o+[The rows directory to write]:ROWS:_files' \
 '--output=[The rows directory to write]:ROWS:_files' \
-'--policy=[Which captured calls train]:POLICY:_default' \
+'--config=[NeMo-RL YAML whose sections token_capture, policy, grpo, loss_fn and async_rl are read]:YAML:_files' \
+'--policy=[Which captured calls train \[default\: returned_history\]]:POLICY:_default' \
 '--selector-python=[Python interpreter of a module\:function policy]:PYTHON:_files' \
 '--selector-timeout=[Seconds that a selector may take for one rollout]:SECONDS:_default' \
 '--min-valid-fraction=[Drop prompt groups of which a smaller share of rollouts has a verified layout]:FRACTION:_default' \
 '--data-parallel=[Ranks that share the rows of a group]:N:_default' \
-'--train-micro-batch=[Rows of a training microbatch]:N:_default' \
-'--logprob-micro-batch=[Rows of a log-probability microbatch]:N:_default' \
-'--pack-tokens=[Pack now\: tokens that a bin holds at most; rows.json lists the bins]:TOKENS:_default' \
-'--packer=[How rows are assigned to bins]:PACKER:((concatenative\:"In row order; a row that does not fit begins the next bin"
-first_fit_decreasing\:"Longest first, each into the first bin with room"
-first_fit_shuffle\:"In an order shuffled by the seed, each into the first bin with room"
-modified_first_fit_decreasing\:"Long rows one by one, completed by shorter ones; what is left over longest first"))' \
-'--row-pad-multiple=[The length of every row is rounded up to a multiple of this]:N:_default' \
-'--microbatch-order=[Order of the bins of a rank]:ORDER:((packer\:"As the packer made them"
-largest_first\:"Most tokens first"))' \
-'--pack-seed=[Seed of first_fit_shuffle, as of Python'\''s random.seed]:SEED:_default' \
-'--gradient-weights=[Write each rollout'\''s share of the gradient, by token, row, and rollout means, as CSV]:FILE:_files' \
+'--train-micro-batch=[Rows of a training microbatch \[default\: 1\]]:N:_default' \
+'--logprob-micro-batch=[Rows of a log-probability microbatch \[default\: 1\]]:N:_default' \
+'--sequence-packing=[Rows will be packed into bins\: only the ranks must divide their number]::BOOL:(true false)' \
 '--min-step-batch-fraction=[Stop unless at least this share of the step'\''s prompt groups is kept]:FRACTION:_default' \
 '--prompts-per-step=[Prompt groups of a step; without it, those in the archive]:N:_default' \
 '--max-skipped-prompts=[Stop when more prompt groups than this are dropped]:N:_default' \
 '--max-consecutive-dropped-prompts=[Stop when more prompt groups than this are dropped one after the other, in order of ids]:N:_default' \
-'--shard=[Write one of several shards, as 2/4\: whole prompt groups, about as many tokens in each]:I/N:_default' \
+'--pack-tokens=[Pack now\: tokens that a bin holds at most; rows.json lists the bins]:TOKENS:_default' \
+'--packer=[How rows are assigned to bins \[default\: modified_first_fit_decreasing\]]:PACKER:((concatenative\:"In row order; a row that does not fit begins the next bin"
+first_fit_decreasing\:"Longest first, each into the first bin with room"
+first_fit_shuffle\:"In an order shuffled by the seed, each into the first bin with room"
+modified_first_fit_decreasing\:"Long rows one by one, completed by shorter ones; what is left over longest first"))' \
+'--row-pad-multiple=[The length of every row is rounded up to a multiple of this \[default\: 1\]]:N:_default' \
+'--microbatch-order=[Order of the bins of a rank \[default\: packer\]]:ORDER:((packer\:"As the packer made them"
+largest_first\:"Most tokens first"))' \
+'--pack-seed=[Seed of first_fit_shuffle, as of Python'\''s random.seed]:SEED:_default' \
+'--no-leave-one-out=[Keep the owner'\''s own reward in its baseline]::BOOL:(true false)' \
+'--no-normalize=[Do not divide by the standard deviation of the rewards]::BOOL:(true false)' \
 '--advantage-clip-low=[Least advantage of an owner that trains]:A:_default' \
 '--advantage-clip-high=[Greatest advantage of an owner that trains]:A:_default' \
-'--masked-reward-policy=[Whose rewards enter the baseline]:POLICY:((exclude\:"Only owners that train"
+'--overlong-filtering=[Mask rollouts of which a selected generation stopped at a length limit]::BOOL:(true false)' \
+'--masked-reward-policy=[Whose rewards enter the baseline \[default\: exclude\]]:POLICY:((exclude\:"Only owners that train"
 include\:"Also owners that a learner filter masks (overlong, sequence error)"
 include_all\:"Every slot of the group"))' \
+'--shard=[Write one of several shards, as 2/4\: whole prompt groups, about as many tokens in each]:I/N:_default' \
+'--gradient-weights=[Write each rollout'\''s share of the gradient, by token, row, and rollout means, as CSV]:FILE:_files' \
 '--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
 json\:"One versioned JSON document"
 jsonl\:"One JSON object per item and line"
@@ -173,10 +180,6 @@ never\:"Never"))' \
 '--force[Replace existing rows]' \
 '--assume-complete[Take sources that cannot tell whether calls were lost as complete]' \
 '--mask-errors[Write rows although evidence is wrong; the rollouts concerned are masked]' \
-'--sequence-packing[Rows will be packed into bins\: only the ranks must divide their number]' \
-'--no-leave-one-out[Keep the owner'\''s own reward in its baseline]' \
-'--no-normalize[Do not divide by the standard deviation of the rewards]' \
-'--overlong-filtering[Mask rollouts of which a selected generation stopped at a length limit]' \
 '(-v --verbose)-q[Say only what is asked for; exit codes stay]' \
 '(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
 '*-v[Log what is being done; twice for details]' \
@@ -209,6 +212,143 @@ never\:"Never"))' \
 '--version[Print version]' \
 ':archive -- The archive:_files' \
 && ret=0
+;;
+(config)
+_arguments "${_arguments_options[@]}" : \
+'--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
+json\:"One versioned JSON document"
+jsonl\:"One JSON object per item and line"
+csv\:"A table with a header line"))' \
+'--color=[When to colour\: auto, always, or never; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+always\:"Always"
+never\:"Never"))' \
+'-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--jobs=[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'(-v --verbose)-q[Say only what is asked for; exit codes stay]' \
+'(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
+'*-v[Log what is being done; twice for details]' \
+'*--verbose[Log what is being done; twice for details]' \
+'-h[Print help]' \
+'--help[Print help]' \
+'-V[Print version]' \
+'--version[Print version]' \
+":: :_forestctl__subcmd__config_commands" \
+"*::: :->config" \
+&& ret=0
+
+    case $state in
+    (config)
+        words=($line[1] "${words[@]}")
+        (( CURRENT += 1 ))
+        curcontext="${curcontext%:*:*}:forestctl-config-command-$line[1]:"
+        case $line[1] in
+            (check)
+_arguments "${_arguments_options[@]}" : \
+'--selector-python=[Python interpreter of a module\:function policy]:PYTHON:_files' \
+'--selector-timeout=[Seconds that a selector may take for one rollout]:SECONDS:_default' \
+'--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
+json\:"One versioned JSON document"
+jsonl\:"One JSON object per item and line"
+csv\:"A table with a header line"))' \
+'--color=[When to colour\: auto, always, or never; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+always\:"Always"
+never\:"Never"))' \
+'-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--jobs=[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'(-v --verbose)-q[Say only what is asked for; exit codes stay]' \
+'(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
+'*-v[Log what is being done; twice for details]' \
+'*--verbose[Log what is being done; twice for details]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'-V[Print version]' \
+'--version[Print version]' \
+':file -- The file:_files' \
+&& ret=0
+;;
+(show)
+_arguments "${_arguments_options[@]}" : \
+'--policy=[Which captured calls train \[default\: returned_history\]]:POLICY:_default' \
+'--selector-python=[Python interpreter of a module\:function policy]:PYTHON:_files' \
+'--selector-timeout=[Seconds that a selector may take for one rollout]:SECONDS:_default' \
+'--min-valid-fraction=[Drop prompt groups of which a smaller share of rollouts has a verified layout]:FRACTION:_default' \
+'--data-parallel=[Ranks that share the rows of a group]:N:_default' \
+'--train-micro-batch=[Rows of a training microbatch \[default\: 1\]]:N:_default' \
+'--logprob-micro-batch=[Rows of a log-probability microbatch \[default\: 1\]]:N:_default' \
+'--sequence-packing=[Rows will be packed into bins\: only the ranks must divide their number]::BOOL:(true false)' \
+'--min-step-batch-fraction=[Stop unless at least this share of the step'\''s prompt groups is kept]:FRACTION:_default' \
+'--prompts-per-step=[Prompt groups of a step; without it, those in the archive]:N:_default' \
+'--max-skipped-prompts=[Stop when more prompt groups than this are dropped]:N:_default' \
+'--max-consecutive-dropped-prompts=[Stop when more prompt groups than this are dropped one after the other, in order of ids]:N:_default' \
+'--pack-tokens=[Pack now\: tokens that a bin holds at most; rows.json lists the bins]:TOKENS:_default' \
+'--packer=[How rows are assigned to bins \[default\: modified_first_fit_decreasing\]]:PACKER:((concatenative\:"In row order; a row that does not fit begins the next bin"
+first_fit_decreasing\:"Longest first, each into the first bin with room"
+first_fit_shuffle\:"In an order shuffled by the seed, each into the first bin with room"
+modified_first_fit_decreasing\:"Long rows one by one, completed by shorter ones; what is left over longest first"))' \
+'--row-pad-multiple=[The length of every row is rounded up to a multiple of this \[default\: 1\]]:N:_default' \
+'--microbatch-order=[Order of the bins of a rank \[default\: packer\]]:ORDER:((packer\:"As the packer made them"
+largest_first\:"Most tokens first"))' \
+'--pack-seed=[Seed of first_fit_shuffle, as of Python'\''s random.seed]:SEED:_default' \
+'--no-leave-one-out=[Keep the owner'\''s own reward in its baseline]::BOOL:(true false)' \
+'--no-normalize=[Do not divide by the standard deviation of the rewards]::BOOL:(true false)' \
+'--advantage-clip-low=[Least advantage of an owner that trains]:A:_default' \
+'--advantage-clip-high=[Greatest advantage of an owner that trains]:A:_default' \
+'--overlong-filtering=[Mask rollouts of which a selected generation stopped at a length limit]::BOOL:(true false)' \
+'--masked-reward-policy=[Whose rewards enter the baseline \[default\: exclude\]]:POLICY:((exclude\:"Only owners that train"
+include\:"Also owners that a learner filter masks (overlong, sequence error)"
+include_all\:"Every slot of the group"))' \
+'--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
+json\:"One versioned JSON document"
+jsonl\:"One JSON object per item and line"
+csv\:"A table with a header line"))' \
+'--color=[When to colour\: auto, always, or never; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+always\:"Always"
+never\:"Never"))' \
+'-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--jobs=[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--assume-complete[Take sources that cannot tell whether calls were lost as complete]' \
+'(-v --verbose)-q[Say only what is asked for; exit codes stay]' \
+'(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
+'*-v[Log what is being done; twice for details]' \
+'*--verbose[Log what is being done; twice for details]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'-V[Print version]' \
+'--version[Print version]' \
+':file -- The file:_files' \
+&& ret=0
+;;
+(help)
+_arguments "${_arguments_options[@]}" : \
+":: :_forestctl__subcmd__config__subcmd__help_commands" \
+"*::: :->help" \
+&& ret=0
+
+    case $state in
+    (help)
+        words=($line[1] "${words[@]}")
+        (( CURRENT += 1 ))
+        curcontext="${curcontext%:*:*}:forestctl-config-help-command-$line[1]:"
+        case $line[1] in
+            (check)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+(show)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+(help)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+        esac
+    ;;
+esac
+;;
+        esac
+    ;;
+esac
 ;;
 (step)
 _arguments "${_arguments_options[@]}" : \
@@ -349,6 +489,30 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
+(config)
+_arguments "${_arguments_options[@]}" : \
+":: :_forestctl__subcmd__help__subcmd__config_commands" \
+"*::: :->config" \
+&& ret=0
+
+    case $state in
+    (config)
+        words=($line[1] "${words[@]}")
+        (( CURRENT += 1 ))
+        curcontext="${curcontext%:*:*}:forestctl-help-config-command-$line[1]:"
+        case $line[1] in
+            (check)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+(show)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+        esac
+    ;;
+esac
+;;
 (step)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
@@ -386,6 +550,7 @@ _forestctl_commands() {
 'select:Choose the calls that train, with a verdict and reason for every rollout' \
 'build-rows:Turn selected calls into training rows, with masks, padding, and advantages' \
 'cleanup-plan:List staging keys that may be removed, and those that must stay' \
+'config:Check a NeMo-RL configuration for forest training, or show what it settles' \
 'step:Run one GRPO optimizer step on rows' \
 'completions:Print shell completions' \
 'man:Print a man page' \
@@ -409,6 +574,49 @@ _forestctl__subcmd__completions_commands() {
     local commands; commands=()
     _describe -t commands 'forestctl completions commands' commands "$@"
 }
+(( $+functions[_forestctl__subcmd__config_commands] )) ||
+_forestctl__subcmd__config_commands() {
+    local commands; commands=(
+'check:Report everything that keeps a file from forest training' \
+'show:Print every setting of build-rows, and where its value comes from' \
+'help:Print this message or the help of the given subcommand(s)' \
+    )
+    _describe -t commands 'forestctl config commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__config__subcmd__check_commands] )) ||
+_forestctl__subcmd__config__subcmd__check_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl config check commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__config__subcmd__help_commands] )) ||
+_forestctl__subcmd__config__subcmd__help_commands() {
+    local commands; commands=(
+'check:Report everything that keeps a file from forest training' \
+'show:Print every setting of build-rows, and where its value comes from' \
+'help:Print this message or the help of the given subcommand(s)' \
+    )
+    _describe -t commands 'forestctl config help commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__config__subcmd__help__subcmd__check_commands] )) ||
+_forestctl__subcmd__config__subcmd__help__subcmd__check_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl config help check commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__config__subcmd__help__subcmd__help_commands] )) ||
+_forestctl__subcmd__config__subcmd__help__subcmd__help_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl config help help commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__config__subcmd__help__subcmd__show_commands] )) ||
+_forestctl__subcmd__config__subcmd__help__subcmd__show_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl config help show commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__config__subcmd__show_commands] )) ||
+_forestctl__subcmd__config__subcmd__show_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl config show commands' commands "$@"
+}
 (( $+functions[_forestctl__subcmd__generated_commands] )) ||
 _forestctl__subcmd__generated_commands() {
     local commands; commands=()
@@ -422,6 +630,7 @@ _forestctl__subcmd__help_commands() {
 'select:Choose the calls that train, with a verdict and reason for every rollout' \
 'build-rows:Turn selected calls into training rows, with masks, padding, and advantages' \
 'cleanup-plan:List staging keys that may be removed, and those that must stay' \
+'config:Check a NeMo-RL configuration for forest training, or show what it settles' \
 'step:Run one GRPO optimizer step on rows' \
 'completions:Print shell completions' \
 'man:Print a man page' \
@@ -444,6 +653,24 @@ _forestctl__subcmd__help__subcmd__cleanup-plan_commands() {
 _forestctl__subcmd__help__subcmd__completions_commands() {
     local commands; commands=()
     _describe -t commands 'forestctl help completions commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__help__subcmd__config_commands] )) ||
+_forestctl__subcmd__help__subcmd__config_commands() {
+    local commands; commands=(
+'check:Report everything that keeps a file from forest training' \
+'show:Print every setting of build-rows, and where its value comes from' \
+    )
+    _describe -t commands 'forestctl help config commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__help__subcmd__config__subcmd__check_commands] )) ||
+_forestctl__subcmd__help__subcmd__config__subcmd__check_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl help config check commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__help__subcmd__config__subcmd__show_commands] )) ||
+_forestctl__subcmd__help__subcmd__config__subcmd__show_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl help config show commands' commands "$@"
 }
 (( $+functions[_forestctl__subcmd__help__subcmd__generated_commands] )) ||
 _forestctl__subcmd__help__subcmd__generated_commands() {

@@ -58,6 +58,8 @@ fn schemas() -> Vec<(String, String)> {
         ("select", super::select::schema()),
         ("build-rows", super::build_rows::schema()),
         ("cleanup-plan", super::cleanup_plan::schema()),
+        ("config-check", super::config::check_schema()),
+        ("config-show", super::config::show_schema()),
         ("step", schemars::schema_for!(crate::step::report::StepReport)),
     ]
     .into_iter()

@@ -16,11 +16,13 @@ Exit status:
 pub mod build_rows;
 pub mod cleanup_plan;
 pub mod completions;
+pub mod config;
 pub mod generated;
 pub mod ingest;
 mod levels;
 pub mod man;
 mod reports;
+mod resolve;
 pub mod select;
 mod selecting;
 pub mod step;
@@ -109,6 +111,7 @@ enum Command {
     Select(select::SelectArgs),
     BuildRows(build_rows::BuildRowsArgs),
     CleanupPlan(cleanup_plan::CleanupPlanArgs),
+    Config(config::ConfigArgs),
     Step(step::StepArgs),
     Completions(completions::CompletionsArgs),
     Man(man::ManArgs),
@@ -178,6 +181,7 @@ impl Command {
             Command::Select(args) => args.run(ui),
             Command::BuildRows(args) => args.run(ui),
             Command::CleanupPlan(args) => args.run(ui),
+            Command::Config(args) => args.run(ui),
             Command::Step(args) => args.run(ui),
             Command::Completions(args) => args.run(ui),
             Command::Man(args) => args.run(ui),

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Exit;
+use super::resolve::ConfigArg;
 use super::selecting::{GroupFindings, SelectingArgs, has_errors, show_findings};
 use super::ui::{Format, Tone, Ui, thousands};
 use crate::archive::{Group, Rollout};
@@ -33,6 +34,8 @@ pub struct SelectArgs {
     /// The archive
     #[arg(value_name = "ARCHIVE")]
     pub archive: PathBuf,
+    #[command(flatten)]
+    config: ConfigArg,
     #[command(flatten)]
     selecting: SelectingArgs,
 }
@@ -89,20 +92,23 @@ struct Selected {
 impl SelectArgs {
     /// Runs the command.
     pub fn run(self, ui: &Ui) -> Result<Exit> {
+        let mut resolver = self.config.resolver()?;
+        let settled = self.selecting.settle(&mut resolver)?;
+        resolver.tell_ignored("select", ui);
         let archive = SelectingArgs::open(&self.archive)?;
         let (mut selected, mut findings) = (Vec::new(), GroupFindings::default());
         let work = |group: &Group, selection, found| {
             let of = |rollout: &Rollout| (rollout.reward, rollout.calls.len());
             (Selected { selection, captured: group.rollouts.iter().map(of).collect() }, found)
         };
-        self.selecting.each_group(&archive, ui, work, |(group, found)| {
+        self.selecting.each_group(&settled, &archive, ui, work, |(group, found)| {
             findings.add(&group.selection.group_id, found);
             selected.push(group);
             Ok(())
         })?;
         selected.sort_by(|a, b| a.selection.group_id.cmp(&b.selection.group_id));
         let (document, findings) =
-            (Document::new(self.selecting.policy.to_string(), &selected), findings.into_vec());
+            (Document::new(settled.policy.to_string(), &selected), findings.into_vec());
         match ui.format {
             Format::Human => document.print(&selected, ui)?,
             Format::Json => ui.json(&document)?,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use rayon::prelude::*;
 
+use super::resolve::Resolver;
 use super::ui::{Tone, Ui};
 use crate::archive::{Archive, Group, Part};
 use crate::config::Fraction;
@@ -21,22 +22,52 @@ use crate::validate::{Options, invalid_rollouts, validate};
 /// Flags of every command that selects.
 #[derive(Debug, Args)]
 pub struct SelectingArgs {
-    /// Which captured calls train
+    /// Which captured calls train [default: returned_history]
     ///
     /// returned_history (calls whose generations the returned history holds), all_captured (every
     /// recorded call, abandoned retries and branches included), module:function (a Python
     /// function), or exec:PROGRAM (any program). docs/selectors.md tells what a selector is given
     /// and has to answer.
-    #[arg(long, default_value_t, value_name = "POLICY")]
-    pub policy: PolicyChoice,
+    #[arg(long, value_name = "POLICY")]
+    policy: Option<PolicyChoice>,
     #[command(flatten)]
     selector: SelectorArgs,
     /// Take sources that cannot tell whether calls were lost as complete
     #[arg(long)]
-    pub assume_complete: bool,
+    assume_complete: bool,
     /// Drop prompt groups of which a smaller share of rollouts has a verified layout
     #[arg(long, value_name = "FRACTION")]
     min_valid_fraction: Option<Fraction>,
+}
+
+/// How to select, settled.
+#[derive(Debug)]
+pub struct Selecting {
+    /// The policy.
+    pub policy: PolicyChoice,
+    /// Whether sources of unknown completeness pass.
+    pub assume_complete: bool,
+    min_valid_fraction: Option<Fraction>,
+}
+
+impl SelectingArgs {
+    /// Settles flags and file.
+    ///
+    /// # Errors
+    ///
+    /// A policy of the file that is none.
+    pub fn settle(&self, resolver: &mut Resolver) -> Result<Selecting> {
+        let policy = resolver.policy(self.policy.clone())?;
+        let min_valid_fraction = resolver.optional(
+            "token_capture.min_valid_fraction_per_group",
+            ("--min-valid-fraction", self.min_valid_fraction),
+            |recipe| recipe.token_capture.min_valid_fraction_per_group,
+        );
+        let assume = self.assume_complete.then_some(true);
+        let assume_complete =
+            resolver.value("assume_complete", ("--assume-complete", assume), |_| None, false);
+        Ok(Selecting { policy, assume_complete, min_valid_fraction })
+    }
 }
 
 /// Flags of selectors that users write.
@@ -122,19 +153,20 @@ impl SelectingArgs {
     /// `take` in the order of the archive.
     pub fn each_group<T: Send>(
         &self,
+        settled: &Selecting,
         archive: &Archive,
         ui: &Ui,
         work: impl Fn(&Group, GroupSelection, Vec<Finding>) -> T + Sync,
         mut take: impl FnMut(T) -> Result<()>,
     ) -> Result<()> {
-        let policy = self.selector.policy(&self.policy)?;
+        let policy = self.selector.policy(&settled.policy)?;
         let of_part = |groups: Vec<Group>| -> Vec<T> {
             // Nothing is selected from a capture that cannot be proved (rule 89).
             let validation = validate(&groups, Options::default());
             tracing::info!(findings = validation.findings.len(), "a part is validated");
             let settings = SelectSettings {
-                assume_complete: self.assume_complete,
-                min_valid_fraction: self.min_valid_fraction,
+                assume_complete: settled.assume_complete,
+                min_valid_fraction: settled.min_valid_fraction,
                 invalid: invalid_rollouts(&validation.findings),
             };
             let choose = |group: &Group| {

@@ -184,8 +184,12 @@ impl StepArgs {
             Some(path) => Recipe::read(path)?,
             None => Recipe::default(),
         };
-        if !recipe.ignored.is_empty() {
-            ui.say(format!("step does not read from --config: {}", recipe.ignored.join(", ")));
+        let others = ["token_capture.", "policy.", "async_rl.", "grpo.num_"];
+        let of_others = |key: &&String| others.iter().any(|section| key.starts_with(section));
+        let unused = recipe.stated.keys().filter(of_others);
+        let ignored: Vec<&str> = recipe.ignored.iter().chain(unused).map(String::as_str).collect();
+        if !ignored.is_empty() {
+            ui.say(format!("step does not read from --config: {}", ignored.join(", ")));
         }
         if let Some(contradiction) = recipe.grpo.contradiction(&rows.grpo) {
             return Err(Error::usage(contradiction)
@@ -215,7 +219,9 @@ impl StepArgs {
     }
 
     fn kl_coefficient(&self, recipe: &Recipe) -> Result<f64> {
-        let stated = recipe.states_kl_penalty.then_some(recipe.loss.reference_policy_kl_penalty);
+        let stated = recipe
+            .states("loss_fn.reference_policy_kl_penalty")
+            .then_some(recipe.loss.reference_policy_kl_penalty);
         let default = match self.reference_model {
             Some(_) => LossConfig::default().reference_policy_kl_penalty,
             None => 0.0,

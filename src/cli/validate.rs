@@ -2,15 +2,17 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use indicatif::HumanBytes;
 
 use super::Exit;
 use super::levels::LevelArgs;
 use super::reports::{Report, Reports};
+use super::resolve::Resolver;
 use super::selecting::SelectorArgs;
 use super::ui::{Format, Tone, Ui, thousands};
 use crate::archive::Archive;
+use crate::config::recipe::Recipe;
 use crate::error::{Error, Result};
 use crate::finding::{Finding, Severity};
 use crate::report::{self, FindingsDocument, FindingsLine, Outcome, Summary, Tally};
@@ -40,6 +42,7 @@ Examples:
 /// With --format jsonl every finding is printed as it is found; the last line is a summary.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
+#[command(group(ArgGroup::new("selection").args(["policy", "config"]).multiple(true)))]
 pub struct ValidateArgs {
     /// The archive
     #[arg(value_name = "ARCHIVE")]
@@ -59,8 +62,11 @@ pub struct ValidateArgs {
     policy: Option<PolicyChoice>,
     #[command(flatten)]
     selector: SelectorArgs,
+    /// NeMo-RL YAML whose selection policy is taken, unless --policy says another
+    #[arg(long, value_name = "YAML")]
+    config: Option<PathBuf>,
     /// Take sources that cannot tell whether calls were lost as complete
-    #[arg(long, requires = "policy")]
+    #[arg(long, requires = "selection")]
     assume_complete: bool,
     /// Report to another tool too: junit=FILE, sarif=FILE, github, or github=FILE
     ///
@@ -107,7 +113,14 @@ impl ValidateArgs {
         let reports = Reports::new(self.report, ui.format)?;
         let console = if reports.take_stdout() { ui.aside() } else { ui.clone() };
         let archive = Archive::open(&self.archive)?;
-        let policy = self.policy.as_ref().map(|choice| self.selector.policy(choice)).transpose()?;
+        let choice = match &self.config {
+            Some(file) => {
+                let mut resolver = Resolver::new(Recipe::read(file)?);
+                Some(resolver.policy(self.policy.clone())?)
+            }
+            None => self.policy.clone(),
+        };
+        let policy = choice.map(|choice| self.selector.policy(&choice)).transpose()?;
         let settings = Settings {
             options: Options { cumulative: self.cumulative },
             policy: policy.as_deref().map(|policy| policy as &dyn Policy),

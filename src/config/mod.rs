@@ -1,12 +1,15 @@
 //! Settings of the later stages as plain values.
 
+pub mod document;
 mod fraction;
 pub mod loss;
+mod packing;
 pub mod recipe;
 
 use std::num::NonZeroU32;
 
 pub use fraction::Fraction;
+pub use packing::{MicrobatchOrder, PackingAlgorithm};
 
 use serde::{Deserialize, Serialize};
 

@@ -6,6 +6,7 @@ mod attack;
 mod cleanup;
 mod cli;
 mod closed_loop;
+mod config;
 mod evidence;
 mod generated;
 mod ingest;
