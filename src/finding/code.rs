@@ -292,7 +292,7 @@ codes! {
         MissingLogprob "missing_logprob" Warning "A generated token has no log-probability; JSON writers turn NaN into null."
             => "The rollout is masked. Look for NaN in the engine's sampler.";
         MissingEvidence "missing_evidence" Error "The result names no accepted call."
-            => "returned_history needs response.output, responses, or ng_trajectory.turns[].model_calls with the accepted generations. For captures without a history use --policy all_captured.";
+            => "returned_history needs response.output or responses with the accepted generations, or ng_trajectory.turns[].model_calls or action_ids that name them. For captures without a history use --policy all_captured.";
         AmbiguousEvidence "ambiguous_evidence" Error "Several captured calls match one generation of the returned history."
             => "Keep native item ids in the returned history so that the calls can be told apart.";
         ContradictoryEvidence "contradictory_evidence" Error "Two pieces of evidence name different calls: native ids, content, references, or scored responses."

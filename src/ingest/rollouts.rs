@@ -79,7 +79,7 @@ impl RolloutHead {
 }
 
 /// Members of a Gym rollout of which any is evidence of accepted calls.
-const EVIDENCE: [&str; 3] = ["response", "responses", "ng_trajectory"];
+const EVIDENCE: [&str; 4] = ["response", "responses", "ng_trajectory", "action_ids"];
 
 impl RolloutLine {
     pub fn parse(line: &str, origin: Origin) -> Result<Self, Rejected> {

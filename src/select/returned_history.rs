@@ -38,7 +38,7 @@ impl Policy for ReturnedHistory {
         let calls = match (returned.is_empty(), evidence.items.is_empty()) {
             (true, true) if evidence.references.is_empty() && problems.is_empty() => {
                 let message = "the result holds neither response.output nor responses with \
-                               accepted generations, and no ng_trajectory.turns[].model_calls";
+                               accepted generations, no ng_trajectory.turns[].model_calls, and no action_ids";
                 problems.push(Reason::new(Code::MissingEvidence, Vec::new(), message));
                 Vec::new()
             }
@@ -81,14 +81,14 @@ fn disagreement(index: &Index, returned: &[usize], referenced: &[usize]) -> Opti
     let message = match (&unreferenced[..], &unreturned[..]) {
         ([], []) => return None,
         (calls, []) => {
-            format!("the output holds what ng_trajectory does not reference: call {}", list(calls))
+            format!("the output holds what is not referenced: call {}", list(calls))
         }
         ([], calls) => {
-            format!("ng_trajectory references what the output does not hold: call {}", list(calls))
+            format!("the references name what the output does not hold: call {}", list(calls))
         }
         (unreferenced, unreturned) => format!(
-            "the output holds call {}, which ng_trajectory does not reference; it references call \
-             {}, which the output does not hold",
+            "the output holds call {}, which is not referenced, and the references name call {}, \
+             which the output does not hold",
             list(unreferenced),
             list(unreturned)
         ),

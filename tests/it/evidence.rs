@@ -226,10 +226,7 @@ fn references_and_output_that_disagree_show_both_sides() {
     let second = returned.calls[1].0.as_str();
     let (code, message) = with(&|turns| drop(turns.remove(1)));
     assert_eq!(code, Code::ContradictoryEvidence);
-    assert_eq!(
-        message,
-        format!("the output holds what ng_trajectory does not reference: call {second}")
-    );
+    assert_eq!(message, format!("the output holds what is not referenced: call {second}"));
     let selected: Vec<&str> = returned.calls.iter().map(|(call, ..)| call.as_str()).collect();
     let rejected = rollout.calls.iter().find(|c| !selected.contains(&c.call_id.as_str()));
     let Some(rejected) = rejected else { panic!("the rollout has no rejected call") };

@@ -1,6 +1,7 @@
 //! One integration binary; a module per area.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod adapter;
 mod archive;
 mod attack;
 mod cleanup;

@@ -29,7 +29,7 @@ pub struct Evidence {
     pub answer: Vec<usize>,
     /// Runs that end a response of `responses`, with its id.
     pub envelopes: Vec<(usize, String)>,
-    /// `ng_trajectory.turns[].model_calls[]`, in order.
+    /// `ng_trajectory.turns[].model_calls[]` and `action_ids`, in order.
     pub references: Vec<Reference>,
     /// What cannot be read.
     pub problems: Vec<Reason>,
@@ -73,6 +73,9 @@ impl Evidence {
         }
         if let Some(trajectory) = result.get("ng_trajectory") {
             evidence.references = reference::read(trajectory, &mut evidence.problems);
+        }
+        if let Some(ids) = result.get("action_ids") {
+            evidence.references.extend(reference::actions(ids));
         }
         evidence.problems.append(&mut history.problems);
         (evidence.items, evidence.runs) = (history.items, history.runs);

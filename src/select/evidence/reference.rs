@@ -1,4 +1,5 @@
-//! References of `ng_trajectory` to captured calls (`spec/gym-wire.md`, trajectory refs).
+//! References to captured calls: those of `ng_trajectory` (`spec/gym-wire.md`, trajectory refs),
+//! and the action ids of a harness that is not Gym (rule 141).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,14 +9,35 @@ use crate::select::Reason;
 use crate::select::index::{Index, names};
 use crate::wire::json::Json;
 
-/// One entry of `ng_trajectory.turns[].model_calls[]`.
+/// One reference.
 #[derive(Debug)]
 pub struct Reference {
-    /// Where it stands: turn, and entry of the turn.
-    at: (usize, usize),
-    model_call_id: Option<String>,
-    /// With a `model_ref`, which says whose response it is.
-    response_id: Option<String>,
+    /// Where it stands in the result.
+    at: String,
+    target: Target,
+}
+
+/// What a reference says.
+#[derive(Debug)]
+enum Target {
+    /// An entry of `ng_trajectory.turns[].model_calls[]`.
+    ModelCall {
+        model_call_id: Option<String>,
+        /// With a `model_ref`, which says whose response it is.
+        response_id: Option<String>,
+    },
+    /// An item of `action_ids`: the id of a response, or of a call.
+    Action(Option<String>),
+}
+
+/// Reads `action_ids`, in order.
+pub fn actions(ids: &Json) -> Vec<Reference> {
+    let ids = ids.as_list().unwrap_or_default().iter().enumerate();
+    let action = |(place, id)| Reference {
+        at: format!("action_ids[{place}]"),
+        target: Target::Action(identity(Some(id))),
+    };
+    ids.map(action).collect()
 }
 
 /// Reads the references of a trajectory, in order.
@@ -32,9 +54,11 @@ pub fn read(trajectory: &Json, problems: &mut Vec<Reason>) -> Vec<Reference> {
         for (place, call) in calls.iter().enumerate() {
             let model = call.get("model_ref").filter(|model| model.as_dict().is_some());
             references.push(Reference {
-                at: (turn, place),
-                model_call_id: identity(call.get("model_call_id")),
-                response_id: model.and(identity(call.get("response_id"))),
+                at: format!("ng_trajectory.turns[{turn}].model_calls[{place}]"),
+                target: Target::ModelCall {
+                    model_call_id: identity(call.get("model_call_id")),
+                    response_id: model.and(identity(call.get("response_id"))),
+                },
             });
         }
     }
@@ -58,8 +82,8 @@ pub fn resolve(references: &[Reference], index: &Index, problems: &mut Vec<Reaso
                 if let Some(earlier) = places.get(&call) {
                     let message = format!(
                         "{} and {} both name call {}",
-                        earlier.path(),
-                        reference.path(),
+                        earlier.at,
+                        reference.at,
                         index.id(call)
                     );
                     let calls = names(index, [call]);
@@ -76,15 +100,17 @@ pub fn resolve(references: &[Reference], index: &Index, problems: &mut Vec<Reaso
 }
 
 impl Reference {
-    fn path(&self) -> String {
-        format!("ng_trajectory.turns[{}].model_calls[{}]", self.at.0, self.at.1)
-    }
-
     fn call(&self, index: &Index) -> Result<usize, Box<Reason>> {
         let problem = |code, calls, what: String| {
-            Err(Box::new(Reason::new(code, calls, format!("{} {what}", self.path()))))
+            Err(Box::new(Reason::new(code, calls, format!("{} {what}", self.at))))
         };
-        let by_call = match &self.model_call_id {
+        let (model_call_id, response_id) = match &self.target {
+            Target::ModelCall { model_call_id, response_id } => (model_call_id, response_id),
+            // A response's id comes first; who has none gives its call's.
+            Target::Action(Some(id)) if index.served(id).is_empty() => (&Some(id.clone()), &None),
+            Target::Action(id) => (&None, id),
+        };
+        let by_call = match model_call_id {
             None => None,
             Some(id) => match index.number(&id.as_str().into()) {
                 Some(call) => Some(call),
@@ -94,7 +120,7 @@ impl Reference {
                 }
             },
         };
-        let served = self.response_id.as_deref().map(|id| (id, index.served(id)));
+        let served = response_id.as_deref().map(|id| (id, index.served(id)));
         match (by_call, served) {
             (Some(call), Some((id, served))) if !served.is_empty() && !served.contains(&call) => {
                 let calls = names(index, served.iter().copied().chain([call]));
@@ -116,7 +142,12 @@ impl Reference {
                 problem(Code::AmbiguousEvidence, names(index, served.iter().copied()), what)
             }
             (None, None) => {
-                let what = "names no call: it needs model_call_id, or model_ref and response_id";
+                let what = match self.target {
+                    Target::ModelCall { .. } => {
+                        "names no call: it needs model_call_id, or model_ref and response_id"
+                    }
+                    Target::Action(_) => "is no id of a response or call",
+                };
                 problem(Code::MissingEvidence, Vec::new(), what.to_owned())
             }
         }
