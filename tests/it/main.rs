@@ -3,6 +3,7 @@
 
 mod archive;
 mod attack;
+mod builders;
 mod cleanup;
 mod cli;
 mod closed_loop;
