@@ -175,3 +175,13 @@ fn thirteen_rows_of_six_rollouts_are_padded_to_sixteen() {
     assert!(padding.iter().all(|row| row.loss_tokens() == 0 && row.sample_mask == 0.0));
     assert_eq!(batch.counts.loss_tokens, 13 * 3);
 }
+
+/// Three ranks are no power of two.
+#[test]
+fn rows_are_padded_to_every_multiple() {
+    for (roots, multiple, padding) in [(1, 3, 2), (1, 6, 5), (5, 3, 1), (7, 12, 5), (6, 6, 0)] {
+        let batch = rows(vec![rollout(0, 1, 1.0, &vec![None; roots], &vec![2; roots])], multiple);
+        assert_eq!(batch.counts.padding_rows, padding, "{roots} rows to a multiple of {multiple}");
+        assert_eq!(batch.rows.len() as u64, roots as u64 + padding);
+    }
+}
