@@ -10,6 +10,7 @@ mod closed_loop;
 mod generated;
 mod ingest;
 mod media;
+mod properties;
 mod reader;
 mod reports;
 mod rows;
