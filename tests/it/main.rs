@@ -9,6 +9,7 @@ mod cli;
 mod closed_loop;
 mod generated;
 mod ingest;
+mod masks;
 mod media;
 mod properties;
 mod reader;
