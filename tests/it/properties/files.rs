@@ -5,8 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use forestctl::archive::{self, Archive, Ingested, SourceKind};
 use serde_json::Value;
 
+use super::forests::{Answer, CallPlan, Captures, Ids, Link, RolloutPlan};
+use super::large::scrambled;
 use super::order::shuffle;
 
 const FILES: [&str; 3] = ["staged.jsonl", "receipts.jsonl", "rollouts.jsonl"];
@@ -61,24 +64,73 @@ fn rows(archive: &str, policy: &str, jobs: &str) -> BTreeMap<PathBuf, Vec<u8>> {
     files
 }
 
-fn archive(source: &Path, jobs: &str) -> String {
+fn ingested(source: &Path, jobs: &str) -> String {
     let archive = format!("{}.forest", source.display());
     forestctl(&["ingest", source.to_str().unwrap(), "-o", &archive, "-j", jobs, "--quiet"]);
     archive
 }
 
+/// A store of several parts, with work for many threads: on a small one there is one thread.
+fn large(home: &Path) -> String {
+    let call = |i: u32| CallPlan {
+        link: Link::Any(scrambled(i)),
+        carry: vec![i; 3],
+        generation: (0..400)
+            .map(|at| 400 * i + at)
+            .map(|n| (scrambled(n), -(scrambled(n) as f32)))
+            .collect(),
+        answer: Answer::Message,
+        text: 0,
+        observed: true,
+        accepted: scrambled(i).is_multiple_of(2),
+        turn: 0,
+        commit: scrambled(i) as u16,
+    };
+    let rollout = |n: u32| RolloutPlan {
+        ids: Ids::Native,
+        reward: f64::from(n % 3),
+        scored: 0,
+        calls: (0..6).map(|i| call(6 * n + i)).collect(),
+    };
+    let plans: Vec<Vec<RolloutPlan>> =
+        (0..30).map(|group| vec![rollout(2 * group), rollout(2 * group + 1)]).collect();
+    let mut groups = Captures::of(&plans).groups;
+    for rollout in groups.iter_mut().flat_map(|group| &mut group.rollouts) {
+        rollout.source = SourceKind::GymStore;
+        rollout.calls.iter_mut().for_each(|call| call.weight_version = None);
+    }
+    for group in [5, 6, 20] {
+        let result = groups[group].rollouts[0].result.as_mut().unwrap();
+        result.insert_str(1, &format!("\"note\":\"{}\",", "x".repeat(9 << 20)));
+    }
+    let path = home.join("large.forest");
+    archive::write(&path, false, &Ingested { groups, ..Ingested::default() }).unwrap();
+    let written = Archive::open(&path).unwrap();
+    let bytes: u64 = (0..written.part_count()).map(|part| written.part_bytes(part)).sum();
+    assert!(written.part_count() > 2 && bytes > 1 << 20, "{} {bytes}", written.part_count());
+    path.to_str().unwrap().to_owned()
+}
+
 #[test]
-fn neither_the_order_of_lines_nor_threads_change_a_byte_of_the_rows() {
+fn the_number_of_threads_changes_no_byte_of_the_rows() {
+    let home = tempfile::tempdir().unwrap();
+    let archive = large(home.path());
+    for policy in ["returned_history", "all_captured"] {
+        let wanted = rows(&archive, policy, "1");
+        for jobs in ["2", "7"] {
+            assert!(rows(&archive, policy, jobs) == wanted, "{policy} -j{jobs}");
+        }
+    }
+}
+
+#[test]
+fn the_order_of_lines_changes_no_byte_of_the_rows() {
     let home = tempfile::tempdir().unwrap();
     let archives = [(1, "1"), (2, "2"), (3, "7")]
-        .map(|(seed, jobs)| archive(&shuffled(home.path(), seed, |_, line| line), jobs));
+        .map(|(seed, jobs)| ingested(&shuffled(home.path(), seed, |_, line| line), jobs));
     for policy in ["returned_history", "all_captured"] {
-        let wanted = rows(&archives[0], policy, "1");
-        for (archive, jobs) in
-            [(&archives[0], "2"), (&archives[0], "7"), (&archives[1], "2"), (&archives[2], "7")]
-        {
-            assert!(rows(archive, policy, jobs) == wanted, "{policy} {archive} -j{jobs}");
-        }
+        let [wanted, found @ ..] = &archives.each_ref().map(|archive| rows(archive, policy, "2"));
+        assert!(found.iter().all(|rows| rows == wanted), "{policy}");
     }
 }
 
@@ -95,8 +147,8 @@ fn the_order_of_completion_changes_no_row_on_disk() {
         shuffle(receipt["manifest"].as_array_mut().unwrap(), 11);
         receipt.to_string()
     };
-    let plain = archive(&shuffled(home.path(), 1, |_, line| line), "2");
-    let other = archive(&shuffled(home.path(), 2, reordered), "2");
+    let plain = ingested(&shuffled(home.path(), 1, |_, line| line), "2");
+    let other = ingested(&shuffled(home.path(), 2, reordered), "2");
     let [mut found, mut wanted] =
         [other, plain].map(|archive| rows(&archive, "returned_history", "2"));
     let manifest = |files: &mut BTreeMap<PathBuf, Vec<u8>>| {

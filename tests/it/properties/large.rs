@@ -8,8 +8,11 @@ use super::{batch, packing};
 const CALLS: u32 = 10_000;
 
 /// Numbers without order, the same in every run.
-fn scrambled(i: u32) -> u32 {
-    let x = u64::from(i).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+pub fn scrambled(i: u32) -> u32 {
+    let mut x = u64::from(i).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    for factor in [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb] {
+        x = (x ^ (x >> 30)).wrapping_mul(factor);
+    }
     (x >> 32) as u32
 }
 
