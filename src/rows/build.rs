@@ -114,7 +114,7 @@ pub fn build_group(
             false => rows.extend(owner.rows),
         }
     }
-    let missing = (rows.len() as u64).wrapping_neg() % u64::from(row_multiple.max(1));
+    let missing = rows.len().next_multiple_of(row_multiple.max(1) as usize) - rows.len();
     rows.extend((0..missing).map(|k| padding(&layout, k)));
     advantage::assign(&mut rows, grpo, &BTreeMap::new());
     for row in &rows {
@@ -141,7 +141,7 @@ fn oldest_weights(rows: &[Row]) -> Option<u64> {
     spans.map(|span| span.weight_version).min().flatten()
 }
 
-fn padding(layout: &Row, k: u64) -> Row {
+fn padding(layout: &Row, k: usize) -> Row {
     Row {
         row_id: format!("{}_pad{k}", layout.group_id),
         rollout_id: None,

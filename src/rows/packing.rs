@@ -481,37 +481,6 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the packer, every row is in one bin, no bin is too full or empty, and the
-        /// ranks have equally many.
-        #[test]
-        fn bins_hold_every_row_once(
-            lengths in proptest::collection::vec(1u64..100, 1..60),
-            ranks in 1usize..5,
-            pad in 1u64..9,
-            algorithm in prop::sample::select(ALL.to_vec()),
-            largest in any::<bool>(),
-        ) {
-            let order = if largest { MicrobatchOrder::LargestFirst } else { MicrobatchOrder::Packer };
-            let packing = Packing {
-                row_pad_multiple: pad,
-                microbatch_order: order,
-                ..packing(algorithm, 110, ranks)
-            };
-            let Ok(bins) = packing.pack(&lengths) else {
-                // Only where rows are too few.
-                prop_assert!(lengths.len() < lengths.len().next_multiple_of(ranks));
-                return Ok(());
-            };
-            let mut rows: Vec<usize> = bins.concat();
-            rows.sort_unstable();
-            prop_assert!(rows.into_iter().eq(0..lengths.len()));
-            prop_assert_eq!(bins.len() % ranks, 0);
-            for bin in &bins {
-                let tokens: u64 = bin.iter().map(|&r| lengths[r].next_multiple_of(pad)).sum();
-                prop_assert!(!bin.is_empty() && tokens <= 110);
-            }
-        }
-
         #[test]
         fn packers_do_as_their_rules_read(
             lengths in proptest::collection::vec(prop_oneof![1u64..100, 1u64..20], 0..80),

@@ -4,6 +4,7 @@
 mod adapter;
 mod archive;
 mod attack;
+mod builders;
 mod cleanup;
 mod cli;
 mod closed_loop;
@@ -11,7 +12,9 @@ mod config;
 mod evidence;
 mod generated;
 mod ingest;
+mod masks;
 mod media;
+mod properties;
 mod reader;
 mod reports;
 mod rows;

@@ -1,18 +1,15 @@
 //! Rows, padding and advantages against the closed-loop oracle.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::path::Path;
 
-use forestctl::archive::{
-    Call, CommittedCall, Completeness, Completion, Group, Ledger, Mode, Origin, Rollout, SourceKind,
-};
+use forestctl::archive::Group;
 use forestctl::config::{BatchSettings, GrpoSettings, MaskedRewardPolicy};
 use forestctl::finding::Code;
-use forestctl::id::{CallId, RolloutId};
+use forestctl::id::RolloutId;
 use forestctl::rows::{Batch, Row, advantage, build};
 use forestctl::select::{PolicyName, SelectSettings, select};
-use proptest::prelude::*;
 use serde_json::Value;
 
 use crate::closed_loop::{POLICIES, Tensors, expected, groups, selected, strings};
@@ -422,119 +419,4 @@ fn the_public_compaction_trace_gives_three_rows_and_its_twin_one_chain() {
     let Some(batch) = public("rl-without-compaction.json") else { return };
     assert_eq!(batch.counts.loss_tokens, 5);
     assert_eq!(batch.rows.len(), 1);
-}
-
-proptest! {
-    /// Random forests in random commit order: rows are the exact walks, and every generated token
-    /// carries loss once.
-    #[test]
-    fn rows_of_random_forests_are_the_walks_from_root_to_endpoint(
-        links in prop::collection::vec((any::<u16>(), 0usize..3, 1usize..4), 1..14),
-        order in any::<u64>(),
-    ) {
-        let group = random_forest(&links, order);
-        let groups = std::slice::from_ref(&group);
-        let selection = selected(groups, PolicyName::AllCaptured);
-        prop_assert_eq!(&selection.findings, &[]);
-        let batch = build(groups, &selection, 1, &GrpoSettings::default());
-        let calls: BTreeMap<&CallId, &Call> =
-            group.rollouts[0].calls.iter().map(|c| (&c.call_id, c)).collect();
-        let parents: BTreeSet<&CallId> =
-            calls.values().filter_map(|c| c.parent_call_id.as_ref()).collect();
-        prop_assert_eq!(batch.rows.len(), calls.len() - parents.len());
-        let mut owned: BTreeMap<&CallId, usize> = BTreeMap::new();
-        for (row, id) in batch.rows.iter().zip(0..) {
-            prop_assert_eq!(&row.row_id, &format!("p_g0_s{id}"));
-            prop_assert_eq!(row.inconsistency(), None);
-            let mut walk = Vec::new();
-            let mut next = row.spans.last().map(|span| &span.call);
-            prop_assert!(next.is_some_and(|endpoint| !parents.contains(endpoint)));
-            while let Some(call) = next {
-                walk.push(calls[call]);
-                next = calls[call].parent_call_id.as_ref();
-            }
-            walk.reverse();
-            let tokens: Vec<u32> = walk.iter().flat_map(|c| c.token_ids.clone()).collect();
-            prop_assert_eq!(&row.input_ids, &tokens);
-            let logprobs: Vec<f32> = walk
-                .iter()
-                .flat_map(|c| {
-                    let carry = std::iter::repeat_n(0.0, c.carry_len as usize);
-                    carry.chain(c.generation_logprobs.iter().copied())
-                })
-                .collect();
-            prop_assert_eq!(&row.generation_logprobs, &logprobs);
-            for span in row.spans.iter().filter(|span| span.owned) {
-                *owned.entry(&span.call).or_default() += 1;
-            }
-        }
-        prop_assert_eq!(owned.len(), calls.len());
-        prop_assert!(owned.values().all(|times| *times == 1));
-        let generated: usize = calls.values().map(|c| c.generation().len()).sum();
-        prop_assert_eq!(batch.counts.loss_tokens, generated as u64);
-        let unique: usize = calls.values().map(|c| c.token_ids.len()).sum();
-        prop_assert_eq!(batch.counts.unique_tokens, unique as u64);
-    }
-}
-
-/// One rollout whose calls continue an older one or none, by link, carry and generation.
-fn random_forest(links: &[(u16, usize, usize)], order: u64) -> Group {
-    let mut calls: Vec<Call> = Vec::new();
-    for (i, (link, carry, generation)) in links.iter().enumerate() {
-        let parent = calls.get(*link as usize % (i + 2));
-        let prev_len = parent.map_or(0, |p| p.cum_len);
-        let delta_len = (carry + generation) as u64;
-        calls.push(Call {
-            call_id: format!("c{i}").into(),
-            capture_key: "0-0".into(),
-            source_capture_key: None,
-            parent_call_id: parent.map(|p| p.call_id.clone()),
-            mode: if parent.is_some() { Mode::TokenIn } else { Mode::Text },
-            prev_len,
-            delta_len,
-            cum_len: prev_len + delta_len,
-            weight_version: Some(1),
-            token_ids: (0..delta_len as u32).map(|t| 100 * i as u32 + t).collect(),
-            carry_len: *carry as u32,
-            generation_logprobs: (0..*generation).map(|t| -(t as f32) - i as f32 / 64.0).collect(),
-            raw_columns: None,
-            commitment: None,
-            entry_digest: None,
-            media: None,
-            tensors: Vec::new(),
-            extras: None,
-            origin: Origin::default(),
-        });
-    }
-    let mut committed: Vec<CommittedCall> = calls
-        .iter()
-        .map(|call| CommittedCall {
-            call_id: call.call_id.clone(),
-            response_id: Some(format!("r-{}", call.call_id)),
-            completion: Completion::Recorded {
-                status: Some("completed".to_owned()),
-                finish_reason: Some("stop".to_owned()),
-            },
-            output_items: None,
-            output_fingerprint: None,
-            fingerprint_version: 0,
-        })
-        .collect();
-    // Any order will do, as long as it is another one each time.
-    committed
-        .sort_by_key(|row| blake3::hash(format!("{order}{}", row.call_id).as_bytes()).to_string());
-    let rollout = Rollout {
-        rollout_id: "p_g0".into(),
-        slot: 0,
-        group_size: 1,
-        capture_key: "0-0".into(),
-        reward: Some(1.0),
-        mask_sample: false,
-        result: Some(r#"{"terminal_response_id":"r-c0"}"#.to_owned()),
-        source: SourceKind::Staged,
-        completeness: Completeness::Complete,
-        ledger: Ledger { committed, ..Ledger::default() },
-        calls,
-    };
-    Group { group_id: "p".into(), rollouts: vec![rollout] }
 }

@@ -2,12 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use forestctl::archive::{
-    Call, CommittedCall, Completeness, Completion, Group, Ledger, Mode, Origin, OutputItem,
-    Rollout, SourceKind,
-};
+use forestctl::archive::{Call, Completeness, Completion, Group, Mode, OutputItem, Rollout};
 use forestctl::finding::{Code, Severity};
-use forestctl::id::{CallId, Digest32};
+use forestctl::id::CallId;
 use forestctl::rows::build;
 use forestctl::select::{
     PolicyName, Reason, RolloutSelection, SelectSettings, Selection, Verdict, select,
@@ -15,6 +12,7 @@ use forestctl::select::{
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use crate::builders;
 use crate::closed_loop::{POLICIES, expected, groups, selected, strings};
 
 fn rollouts(selection: &Selection) -> Vec<&RolloutSelection> {
@@ -442,66 +440,25 @@ fn a_group_with_a_missing_or_doubled_slot_is_dropped_as_wrong() {
 /// One rollout of `n` calls with one carry and one generated token each, call `i` continuing call
 /// `i - 1`, and a history without ids in which every answer reads `text(i)`.
 fn chain(n: u64, text: impl Fn(u64) -> String) -> Group {
-    use forestctl::wire::assistant_fingerprint;
-    use forestctl::wire::json::{Dialect, Json};
-    let id = |i: u64| CallId::from(format!("c{i}"));
     let message = |i: u64| json!({"type": "message", "role": "assistant", "content": text(i)});
-    let fingerprint = |i: u64| -> Option<Digest32> {
-        let item = Json::parse(&message(i).to_string(), Dialect::Strict).unwrap();
-        assistant_fingerprint(&[item]).unwrap()
-    };
-    let committed = (0..n).map(|i| CommittedCall {
-        call_id: id(i),
-        response_id: Some(format!("r{i}")),
-        completion: Completion::Recorded {
-            status: Some("completed".to_owned()),
-            finish_reason: Some("stop".to_owned()),
-        },
-        output_items: Some(vec![OutputItem { id: None, kind: None, fingerprint: fingerprint(i) }]),
-        output_fingerprint: None,
-        fingerprint_version: 2,
-    });
-    let calls = (0..n).map(|i| Call {
-        call_id: id(i),
-        capture_key: "0-0".into(),
-        source_capture_key: None,
-        parent_call_id: i.checked_sub(1).map(id),
-        mode: if i == 0 { Mode::Text } else { Mode::TokenIn },
-        prev_len: 2 * i,
-        delta_len: 2,
-        cum_len: 2 * i + 2,
-        weight_version: Some(1),
-        token_ids: vec![i as u32, 7],
-        carry_len: 1,
-        generation_logprobs: vec![-0.5],
-        raw_columns: None,
-        commitment: None,
-        entry_digest: None,
-        media: None,
-        tensors: Vec::new(),
-        extras: None,
-        origin: Origin::default(),
-    });
+    let mut calls: Vec<Call> = Vec::new();
+    for i in 0..n {
+        let call = builders::call(format!("c{i}"), calls.last(), &[i as u32], &[(7, -0.5)]);
+        calls.push(call);
+    }
+    let mut rollout = builders::rollout("p", 0, 1, calls);
+    for (i, row) in (0..).zip(&mut rollout.ledger.committed) {
+        row.response_id = Some(format!("r{i}"));
+        row.output_items = Some(vec![OutputItem { kind: None, ..builders::served(&message(i)) }]);
+    }
     let output: Vec<Value> =
         (0..n).flat_map(|i| [message(i), json!({"role": "user", "content": "go on"})]).collect();
     let result = json!({
         "response": {"output": output},
         "terminal_response_id": format!("r{}", n - 1),
     });
-    let rollout = Rollout {
-        rollout_id: "p_g0".into(),
-        slot: 0,
-        group_size: 1,
-        capture_key: "0-0".into(),
-        reward: Some(1.0),
-        mask_sample: false,
-        result: Some(result.to_string()),
-        source: SourceKind::Staged,
-        completeness: Completeness::Complete,
-        ledger: Ledger { committed: committed.collect(), ..Default::default() },
-        calls: calls.collect(),
-    };
-    Group { group_id: "p".into(), rollouts: vec![rollout] }
+    rollout.result = Some(result.to_string());
+    builders::group("p", vec![rollout])
 }
 
 #[test]

@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use forestctl::archive::{
-    Call, CommittedCall, Completeness, Completion, Group, Ledger, Mode, Origin, Rollout, SourceKind,
-};
+use forestctl::archive::{Call, Rollout};
 use forestctl::config::GrpoSettings;
 use forestctl::rows::advantage::{Owner, Standing, advantages};
 use forestctl::rows::weights::{effective, shares};
 use forestctl::rows::{Batch, Row, build};
 use forestctl::select::{PolicyName, SelectSettings, select};
+
+use crate::builders;
 
 /// A rollout of calls that each carry one token and generate `generated`; `parents` by position.
 fn rollout(
@@ -21,60 +21,17 @@ fn rollout(
     generated: &[u64],
 ) -> Rollout {
     let mut calls: Vec<Call> = Vec::new();
-    for (i, (parent, generated)) in parents.iter().zip(generated).enumerate() {
+    for (i, (parent, &generated)) in parents.iter().zip(generated).enumerate() {
+        let carry = 1000 * i as u32;
+        let generation: Vec<_> = (1..=generated as u32).map(|t| (carry + t, -0.5)).collect();
         let parent = parent.map(|at| &calls[at]);
-        let prev_len = parent.map_or(0, |parent| parent.cum_len);
-        let delta_len = 1 + generated;
-        calls.push(Call {
-            call_id: format!("r{slot}c{i}").into(),
-            capture_key: format!("0-{slot}").into(),
-            source_capture_key: None,
-            parent_call_id: parent.map(|parent| parent.call_id.clone()),
-            mode: if parent.is_some() { Mode::TokenIn } else { Mode::Text },
-            prev_len,
-            delta_len,
-            cum_len: prev_len + delta_len,
-            weight_version: Some(1),
-            token_ids: (0..delta_len as u32).map(|t| 1000 * i as u32 + t).collect(),
-            carry_len: 1,
-            generation_logprobs: vec![-0.5; *generated as usize],
-            raw_columns: None,
-            commitment: None,
-            entry_digest: None,
-            media: None,
-            tensors: Vec::new(),
-            extras: None,
-            origin: Origin::default(),
-        });
+        calls.push(builders::call(format!("r{slot}c{i}"), parent, &[carry], &generation));
     }
-    let committed = calls.iter().map(|call| CommittedCall {
-        call_id: call.call_id.clone(),
-        response_id: Some(format!("r-{}", call.call_id)),
-        completion: Completion::Recorded {
-            status: Some("completed".to_owned()),
-            finish_reason: Some("stop".to_owned()),
-        },
-        output_items: None,
-        output_fingerprint: None,
-        fingerprint_version: 0,
-    });
-    Rollout {
-        rollout_id: format!("p_g{slot}").into(),
-        slot,
-        group_size: slots,
-        capture_key: format!("0-{slot}").into(),
-        reward: Some(reward),
-        mask_sample: false,
-        result: Some(format!(r#"{{"terminal_response_id":"r-r{slot}c0"}}"#)),
-        source: SourceKind::Staged,
-        completeness: Completeness::Complete,
-        ledger: Ledger { committed: committed.collect(), ..Ledger::default() },
-        calls,
-    }
+    Rollout { reward: Some(reward), ..builders::rollout("p", slot, slots, calls) }
 }
 
 fn rows(rollouts: Vec<Rollout>, row_multiple: u32) -> Batch {
-    let groups = [Group { group_id: "p".into(), rollouts }];
+    let groups = [builders::group("p", rollouts)];
     let policy = PolicyName::AllCaptured.policy();
     let selection = select(&groups, policy, &SelectSettings::default());
     assert_eq!(selection.findings, []);
@@ -217,4 +174,14 @@ fn thirteen_rows_of_six_rollouts_are_padded_to_sixteen() {
     assert_eq!(ids, ["p_pad0", "p_pad1", "p_pad2"]);
     assert!(padding.iter().all(|row| row.loss_tokens() == 0 && row.sample_mask == 0.0));
     assert_eq!(batch.counts.loss_tokens, 13 * 3);
+}
+
+/// Three ranks are no power of two.
+#[test]
+fn rows_are_padded_to_every_multiple() {
+    for (roots, multiple, padding) in [(1, 3, 2), (1, 6, 5), (5, 3, 1), (7, 12, 5), (6, 6, 0)] {
+        let batch = rows(vec![rollout(0, 1, 1.0, &vec![None; roots], &vec![2; roots])], multiple);
+        assert_eq!(batch.counts.padding_rows, padding, "{roots} rows to a multiple of {multiple}");
+        assert_eq!(batch.rows.len() as u64, roots as u64 + padding);
+    }
 }

@@ -1,0 +1,26 @@
+//! Properties of whole rollouts over random forests, each against an oracle that knows nothing but
+//! the raw calls.
+
+mod captured;
+mod files;
+mod forests;
+mod large;
+mod oracle;
+mod order;
+mod ownership;
+mod packing;
+mod rejected;
+
+use forestctl::archive::Group;
+use forestctl::config::GrpoSettings;
+use forestctl::rows::{Batch, build};
+use forestctl::select::PolicyName;
+
+use crate::closed_loop::selected;
+
+/// Rows of groups in which nothing is wrong.
+fn batch(groups: &[Group], policy: PolicyName, row_multiple: u32) -> Batch {
+    let selection = selected(groups, policy);
+    assert_eq!(selection.findings, [], "{policy:?}");
+    build(groups, &selection, row_multiple, &GrpoSettings::default())
+}
