@@ -143,7 +143,7 @@ _forestctl() {
             return 0
             ;;
         forestctl__subcmd__build__subcmd__rows)
-            opts="-o -j -q -v -h -V --output --force --config --policy --selector-python --selector-timeout --assume-complete --min-valid-fraction --data-parallel --train-micro-batch --logprob-micro-batch --sequence-packing --min-step-batch-fraction --prompts-per-step --max-skipped-prompts --max-consecutive-dropped-prompts --pack-tokens --packer --row-pad-multiple --microbatch-order --pack-seed --no-leave-one-out --no-normalize --advantage-clip-low --advantage-clip-high --overlong-filtering --masked-reward-policy --mask-errors --shard --gradient-weights --format --color --jobs --quiet --verbose --help --version"
+            opts="-o -j -q -v -h -V --output --force --config --policy --selector-python --selector-timeout --assume-complete --min-valid-fraction --data-parallel --train-micro-batch --logprob-micro-batch --sequence-packing --min-step-batch-fraction --prompts-per-step --max-skipped-prompts --max-consecutive-dropped-prompts --pack-tokens --packer --row-pad-multiple --microbatch-order --pack-seed --no-leave-one-out --no-normalize --advantage-clip-low --advantage-clip-high --overlong-filtering --seq-logprob-error-threshold --masked-reward-policy --mask-errors --shard --prev-logprobs --gradient-weights --format --color --jobs --quiet --verbose --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -249,11 +249,19 @@ _forestctl() {
                     COMPREPLY=($(compgen -W "true false" -- "${cur}"))
                     return 0
                     ;;
+                --seq-logprob-error-threshold)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --masked-reward-policy)
                     COMPREPLY=($(compgen -W "exclude include include_all" -- "${cur}"))
                     return 0
                     ;;
                 --shard)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --prev-logprobs)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -469,7 +477,7 @@ _forestctl() {
             return 0
             ;;
         forestctl__subcmd__config__subcmd__show)
-            opts="-j -q -v -h -V --policy --selector-python --selector-timeout --assume-complete --min-valid-fraction --data-parallel --train-micro-batch --logprob-micro-batch --sequence-packing --min-step-batch-fraction --prompts-per-step --max-skipped-prompts --max-consecutive-dropped-prompts --pack-tokens --packer --row-pad-multiple --microbatch-order --pack-seed --no-leave-one-out --no-normalize --advantage-clip-low --advantage-clip-high --overlong-filtering --masked-reward-policy --format --color --jobs --quiet --verbose --help --version"
+            opts="-j -q -v -h -V --policy --selector-python --selector-timeout --assume-complete --min-valid-fraction --data-parallel --train-micro-batch --logprob-micro-batch --sequence-packing --min-step-batch-fraction --prompts-per-step --max-skipped-prompts --max-consecutive-dropped-prompts --pack-tokens --packer --row-pad-multiple --microbatch-order --pack-seed --no-leave-one-out --no-normalize --advantage-clip-low --advantage-clip-high --overlong-filtering --seq-logprob-error-threshold --masked-reward-policy --format --color --jobs --quiet --verbose --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -561,6 +569,10 @@ _forestctl() {
                     ;;
                 --overlong-filtering)
                     COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    return 0
+                    ;;
+                --seq-logprob-error-threshold)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --masked-reward-policy)

@@ -526,10 +526,12 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l advan
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l advantage-clip-high -d 'Greatest advantage of an owner that trains' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l overlong-filtering -d 'Mask rollouts of which a selected generation stopped at a length limit' -r -f -a "true\t''
 false\t''"
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l seq-logprob-error-threshold -d 'Mask rollouts whose pooled error of captured log-probabilities exceeds this; needs --prev-logprobs' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l masked-reward-policy -d 'Whose rewards enter the baseline [default: exclude]' -r -f -a "exclude\t'Only owners that train'
 include\t'Also owners that a learner filter masks (overlong, sequence error)'
 include_all\t'Every slot of the group'"
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l shard -d 'Write one of several shards, as 2/4: whole prompt groups, about as many tokens in each' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l prev-logprobs -d 'Log-probabilities under the previous policy, as `step --dump-logprobs` writes them' -r -F
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l gradient-weights -d 'Write each rollout\'s share of the gradient, by token, row, and rollout means, as CSV' -r -F
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l format -d 'How results are printed on stdout: human, json, jsonl, or csv' -r -f -a "human\t'For reading; not stable'
 json\t'One versioned JSON document'
@@ -617,6 +619,7 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_s
 complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -l advantage-clip-high -d 'Greatest advantage of an owner that trains' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -l overlong-filtering -d 'Mask rollouts of which a selected generation stopped at a length limit' -r -f -a "true\t''
 false\t''"
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -l seq-logprob-error-threshold -d 'Mask rollouts whose pooled error of captured log-probabilities exceeds this; needs --prev-logprobs' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -l masked-reward-policy -d 'Whose rewards enter the baseline [default: exclude]' -r -f -a "exclude\t'Only owners that train'
 include\t'Also owners that a learner filter masks (overlong, sequence error)'
 include_all\t'Every slot of the group'"

@@ -163,10 +163,12 @@ largest_first\:"Most tokens first"))' \
 '--advantage-clip-low=[Least advantage of an owner that trains]:A:_default' \
 '--advantage-clip-high=[Greatest advantage of an owner that trains]:A:_default' \
 '--overlong-filtering=[Mask rollouts of which a selected generation stopped at a length limit]::BOOL:(true false)' \
+'--seq-logprob-error-threshold=[Mask rollouts whose pooled error of captured log-probabilities exceeds this; needs --prev-logprobs]:X:_default' \
 '--masked-reward-policy=[Whose rewards enter the baseline \[default\: exclude\]]:POLICY:((exclude\:"Only owners that train"
 include\:"Also owners that a learner filter masks (overlong, sequence error)"
 include_all\:"Every slot of the group"))' \
 '--shard=[Write one of several shards, as 2/4\: whole prompt groups, about as many tokens in each]:I/N:_default' \
+'--prev-logprobs=[Log-probabilities under the previous policy, as \`step --dump-logprobs\` writes them]:FILE:_files' \
 '--gradient-weights=[Write each rollout'\''s share of the gradient, by token, row, and rollout means, as CSV]:FILE:_files' \
 '--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
 json\:"One versioned JSON document"
@@ -294,6 +296,7 @@ largest_first\:"Most tokens first"))' \
 '--advantage-clip-low=[Least advantage of an owner that trains]:A:_default' \
 '--advantage-clip-high=[Greatest advantage of an owner that trains]:A:_default' \
 '--overlong-filtering=[Mask rollouts of which a selected generation stopped at a length limit]::BOOL:(true false)' \
+'--seq-logprob-error-threshold=[Mask rollouts whose pooled error of captured log-probabilities exceeds this; needs --prev-logprobs]:X:_default' \
 '--masked-reward-policy=[Whose rewards enter the baseline \[default\: exclude\]]:POLICY:((exclude\:"Only owners that train"
 include\:"Also owners that a learner filter masks (overlong, sequence error)"
 include_all\:"Every slot of the group"))' \

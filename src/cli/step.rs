@@ -449,6 +449,7 @@ mod tests {
             assume_complete: false,
             batch: BatchSettings::default(),
             grpo: GrpoSettings::default(),
+            seq_logprob_error_threshold: None,
         };
         let ui = Ui::new(Format::Human, ColorChoice::Never, true, 0);
         learner.step.settings(&provenance, Some("bfloat16"), &ui)

@@ -11,6 +11,7 @@ use super::owner::Owner;
 use crate::archive::Group;
 use crate::config::GrpoSettings;
 use crate::finding::Code;
+use crate::id::RolloutId;
 use crate::select::{GroupSelection, Selection, Verdict};
 
 /// Rows of all kept groups, with what the manifest says of them.
@@ -54,6 +55,13 @@ pub fn build(
 }
 
 impl Batch {
+    /// Masks rollouts that a learner-side filter found, with the code that says so, and computes
+    /// the advantages again.
+    pub fn mask(&mut self, found: &BTreeMap<RolloutId, Code>, grpo: &GrpoSettings) {
+        advantage::assign(&mut self.rows, grpo, found);
+        count(&self.rows, &mut self.counts);
+    }
+
     /// Adds the groups that follow.
     pub fn add(&mut self, next: Batch) {
         self.rows.extend(next.rows);
@@ -117,13 +125,7 @@ pub fn build_group(
     let missing = rows.len().next_multiple_of(row_multiple.max(1) as usize) - rows.len();
     rows.extend((0..missing).map(|k| padding(&layout, k)));
     advantage::assign(&mut rows, grpo, &BTreeMap::new());
-    for row in &rows {
-        let trains = row.sample_mask != 0.0;
-        counts.rows += 1;
-        counts.padding_rows += u64::from(row.is_execution_padding);
-        counts.masked_rows += u64::from(!trains && !row.is_execution_padding);
-        counts.loss_tokens += if trains { row.loss_tokens() as u64 } else { 0 };
-    }
+    count(&rows, counts);
     batch.groups.push(GroupRows {
         group_id: group.group_id.clone(),
         rollouts: group.rollouts.len() as u32,
@@ -133,6 +135,16 @@ pub fn build_group(
     });
     batch.rows = rows;
     batch
+}
+
+/// Counts physical rows and what trains of them.
+fn count(rows: &[Row], counts: &mut Counts) {
+    let trains = |row: &&Row| row.sample_mask != 0.0;
+    let masked = |row: &&Row| !trains(row) && !row.is_execution_padding;
+    counts.rows = rows.len() as u64;
+    counts.padding_rows = rows.iter().filter(|row| row.is_execution_padding).count() as u64;
+    counts.masked_rows = rows.iter().filter(masked).count() as u64;
+    counts.loss_tokens = rows.iter().filter(trains).map(|row| row.loss_tokens() as u64).sum();
 }
 
 /// Oldest weights among the spans of rows with input of their own; `None` when one is unknown.

@@ -37,6 +37,9 @@ pub struct Provenance {
     pub batch: BatchSettings,
     /// How the advantages were computed.
     pub grpo: GrpoSettings,
+    /// Pooled errors of captured log-probabilities above this masked a rollout.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seq_logprob_error_threshold: Option<f64>,
 }
 
 /// Counts over rows.

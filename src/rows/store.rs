@@ -216,6 +216,7 @@ pub(super) mod tests {
             assume_complete: false,
             batch: Default::default(),
             grpo: Default::default(),
+            seq_logprob_error_threshold: None,
         };
         let trains = |row: &&Row| row.sample_mask == 1.0;
         let counts = Counts {

@@ -78,25 +78,98 @@ impl SequenceErrors {
     /// The rollouts whose pooled error exceeds `threshold`; without one, none (rule 115). Masking
     /// their rows and recomputing the advantages is the caller's.
     pub fn filter(&self, batch: &Batch, threshold: Option<f64>) -> Filtered {
-        let above = |error: f64| threshold.is_some_and(|threshold| error > threshold);
-        let masked: BTreeSet<_> =
-            self.pooled.iter().filter(|(_, e)| above(**e)).map(|(id, _)| id).collect();
-        let is_masked =
-            |i: usize| batch.rows()[i].rollout_id.as_ref().is_some_and(|id| masked.contains(id));
-        let rows: Vec<_> =
-            (0..batch.rows().len()).filter(|&i| batch.trains(i) && is_masked(i)).collect();
-        let correct = rows.iter().filter(|&&i| batch.rows()[i].reward == Some(1.0)).count();
-        let left = self.per_row.iter().filter(|(i, _)| !is_masked(*i));
-        Filtered {
-            masked_rollouts: masked.iter().map(|&id| id.clone()).collect(),
-            num_masked_seqs: rows.len() as u64,
-            masked_correct_pct: match rows.len() {
-                0 => 0.0,
-                n => correct as f64 / n as f64,
-            },
-            before: Spread::of(self.per_row.iter().map(|(_, e)| *e)),
-            after: Spread::of(left.map(|(_, e)| *e)),
+        let mut filter = SequenceFilter::new(threshold);
+        filter.add(self, batch);
+        filter.finish()
+    }
+}
+
+/// The filter over groups that come one after the other.
+#[derive(Clone, Debug)]
+pub struct SequenceFilter {
+    threshold: Option<f64>,
+    masked_rollouts: Vec<RolloutId>,
+    num_masked_seqs: u64,
+    correct: u64,
+    before: Vec<f64>,
+    after: Vec<f64>,
+}
+
+impl SequenceFilter {
+    /// A filter that masks whatever exceeds `threshold`.
+    pub fn new(threshold: Option<f64>) -> Self {
+        Self {
+            threshold,
+            masked_rollouts: Vec::new(),
+            num_masked_seqs: 0,
+            correct: 0,
+            before: Vec::new(),
+            after: Vec::new(),
         }
+    }
+
+    /// The rollouts of `errors` that exceed the threshold, in order of their ids.
+    pub fn masked<'a>(&self, errors: &'a SequenceErrors) -> BTreeSet<&'a RolloutId> {
+        let above = |error: f64| self.threshold.is_some_and(|threshold| error > threshold);
+        errors.pooled.iter().filter(|(_, error)| above(**error)).map(|(id, _)| id).collect()
+    }
+
+    /// Takes the errors of the rows of `batch`.
+    pub fn add(&mut self, errors: &SequenceErrors, batch: &Batch) {
+        let masked = self.masked(errors);
+        let rows = batch.rows();
+        let is_masked =
+            |i: usize| rows[i].rollout_id.as_ref().is_some_and(|id| masked.contains(id));
+        let of_masked = (0..rows.len()).filter(|&i| batch.trains(i) && is_masked(i));
+        self.num_masked_seqs += of_masked.clone().count() as u64;
+        self.correct += of_masked.filter(|&i| rows[i].reward == Some(1.0)).count() as u64;
+        for &(i, error) in &errors.per_row {
+            self.before.push(error);
+            if !is_masked(i) {
+                self.after.push(error);
+            }
+        }
+        self.masked_rollouts.extend(masked.into_iter().cloned());
+    }
+
+    /// Takes what another filter of the same threshold took.
+    pub fn join(&mut self, next: SequenceFilter) {
+        self.masked_rollouts.extend(next.masked_rollouts);
+        self.num_masked_seqs += next.num_masked_seqs;
+        self.correct += next.correct;
+        self.before.extend(next.before);
+        self.after.extend(next.after);
+    }
+
+    /// What the threshold did.
+    pub fn finish(self) -> Filtered {
+        Filtered {
+            masked_rollouts: self.masked_rollouts,
+            num_masked_seqs: self.num_masked_seqs,
+            masked_correct_pct: match self.num_masked_seqs {
+                0 => 0.0,
+                n => self.correct as f64 / n as f64,
+            },
+            before: Spread::of(self.before.into_iter()),
+            after: Spread::of(self.after.into_iter()),
+        }
+    }
+}
+
+impl Filtered {
+    /// The numbers by name.
+    pub fn metrics(&self) -> BTreeMap<String, f64> {
+        let mut metrics = BTreeMap::from([
+            ("seq_logprob_error/num_masked_seqs".to_owned(), self.num_masked_seqs as f64),
+            ("seq_logprob_error/masked_correct_pct".to_owned(), self.masked_correct_pct),
+        ]);
+        for (when, spread) in [("before", self.before), ("after", self.after)] {
+            let Some(Spread { max, mean, min }) = spread else { continue };
+            for (kind, value) in [("max", max), ("mean", mean), ("min", min)] {
+                metrics.insert(format!("seq_logprob_error/{when}/{kind}"), value);
+            }
+        }
+        metrics
     }
 }
 

@@ -21,6 +21,7 @@ mod rows;
 mod select;
 mod select_cli;
 mod selectors;
+mod sequence_error;
 mod shards;
 #[cfg(feature = "torch")]
 mod step;

@@ -90,6 +90,10 @@ pub struct BatchArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true", help_heading = "Advantages")]
     overlong_filtering: Option<bool>,
+    /// Mask rollouts whose pooled error of captured log-probabilities exceeds this; needs
+    /// --prev-logprobs
+    #[arg(long, value_name = "X", value_parser = finite, help_heading = "Advantages")]
+    seq_logprob_error_threshold: Option<f64>,
     /// Whose rewards enter the baseline [default: exclude]
     #[arg(long, value_enum, value_name = "POLICY", help_heading = "Advantages")]
     masked_reward_policy: Option<MaskedRewardPolicy>,
@@ -113,6 +117,8 @@ pub struct BatchPlan {
     pub row_multiple: u32,
     /// How rewards become advantages.
     pub grpo: GrpoSettings,
+    /// Pooled errors above this mask a rollout.
+    pub seq_logprob_error_threshold: Option<f64>,
     packing: Option<Packing>,
     min_step_batch_fraction: Option<Fraction>,
     prompts_per_step: Option<NonZeroU32>,
@@ -131,6 +137,11 @@ impl<T: ValueEnum> std::fmt::Display for Word<T> {
 }
 
 impl BatchArgs {
+    /// Whether a threshold is asked for by its flag.
+    pub fn gives_threshold(&self) -> bool {
+        self.seq_logprob_error_threshold.is_some()
+    }
+
     /// Settles flags and file.
     ///
     /// # Errors
@@ -147,6 +158,11 @@ impl BatchArgs {
         };
         let packing = self.packing(batch, resolver)?;
         let grpo = self.grpo(resolver)?;
+        let seq_logprob_error_threshold = resolver.optional(
+            "grpo.seq_logprob_error_threshold",
+            ("--seq-logprob-error-threshold", self.seq_logprob_error_threshold),
+            |recipe| recipe.grpo.seq_logprob_error_threshold,
+        );
         const FAILURE: [&str; 3] = [
             "async_rl.rollout_failure.min_step_batch_fraction",
             "async_rl.rollout_failure.max_skipped_prompts",
@@ -180,6 +196,7 @@ impl BatchArgs {
             batch,
             row_multiple,
             grpo,
+            seq_logprob_error_threshold,
             packing,
             min_step_batch_fraction,
             prompts_per_step,

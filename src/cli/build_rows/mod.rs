@@ -1,6 +1,7 @@
 //! `forestctl build-rows`
 
 pub(super) mod batch;
+mod previous;
 mod report;
 
 use std::path::PathBuf;
@@ -8,6 +9,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use self::batch::BatchArgs;
+use self::previous::PreviousFile;
 use super::resolve::ConfigArg;
 use super::selecting::{GroupFindings, SelectingArgs, has_errors, show_findings};
 use super::ui::Ui;
@@ -19,6 +21,8 @@ use crate::rows::shard::Shard;
 use crate::rows::weights::{Share, effective};
 use crate::rows::{self, Arrangement, Assembly, BuiltGroup, Provenance, RowsWriter, build_group};
 use crate::select::GroupSelection;
+use crate::step::batch::Batch;
+use crate::step::sequence_error::SequenceFilter;
 
 const EXAMPLES: &str = concat!(
     "\
@@ -59,6 +63,12 @@ pub struct BuildRowsArgs {
     /// whole batch too.
     #[arg(long, value_name = "I/N", help_heading = "Batch")]
     shard: Option<Shard>,
+    /// Log-probabilities under the previous policy, as `step --dump-logprobs` writes them
+    ///
+    /// How far the captured ones lie from them is told, and rollouts beyond
+    /// --seq-logprob-error-threshold are masked before the advantages are computed.
+    #[arg(long, value_name = "FILE", help_heading = "Advantages")]
+    prev_logprobs: Option<PathBuf>,
     /// Write each rollout's share of the gradient, by token, row, and rollout means, as CSV
     #[arg(long, value_name = "FILE", help_heading = "Reports")]
     gradient_weights: Option<PathBuf>,
@@ -73,6 +83,15 @@ impl BuildRowsArgs {
         let settled = self.settings.settle(&mut resolver)?;
         resolver.tell_ignored("build-rows", ui);
         let (row_multiple, grpo) = (settled.row_multiple, settled.grpo);
+        if settled.seq_logprob_error_threshold.is_some() && self.prev_logprobs.is_none() {
+            if self.settings.gives_threshold() {
+                return Err(Error::usage("--seq-logprob-error-threshold needs --prev-logprobs"));
+            }
+            ui.say("grpo.seq_logprob_error_threshold is left to step: no --prev-logprobs is given");
+        }
+        let file = self.prev_logprobs.as_deref().map(PreviousFile::open).transpose()?;
+        let previous = file.as_ref().map(PreviousFile::read).transpose()?;
+        let mut filter = SequenceFilter::new(settled.seq_logprob_error_threshold);
         // An output that is in the way is refused before the work, not after.
         let draft = AtomicDir::create(&self.output, self.force, rows::MANIFEST)?;
         let archive = SelectingArgs::open(&self.archive)?;
@@ -83,16 +102,29 @@ impl BuildRowsArgs {
         };
         let (mut assembly, mut findings) = (Assembly::default(), GroupFindings::default());
         let mut refused = false;
+        let filter_of_groups = filter.clone();
         let work = |group: &Group, selection: GroupSelection, found| {
-            let batch = build_group(group, &selection, row_multiple, &grpo);
-            (BuiltGroup::of(group.group_id.clone(), batch), found)
+            let mut batch = build_group(group, &selection, row_multiple, &grpo);
+            let errors = previous.as_ref().map(|previous| -> Result<_> {
+                let errors = previous.errors(&batch.rows)?;
+                let mut filter = filter_of_groups.clone();
+                filter.add(&errors, &Batch::new(&batch.rows)?);
+                batch.mask(&previous::found(filter_of_groups.masked(&errors)), &grpo);
+                Ok(filter)
+            });
+            let filter = errors.transpose()?;
+            Ok((BuiltGroup::of(group.group_id.clone(), batch), found, filter))
         };
         self.settings.selecting.each_group(
             &settled.selecting,
             &archive,
             ui,
             work,
-            |((group, of_group), found)| {
+            |built: Result<_>| {
+                let ((group, of_group), found, of_filter) = built?;
+                if let Some(of_filter) = of_filter {
+                    filter.join(of_filter);
+                }
                 refused |= has_errors(&found) && !self.mask_errors;
                 findings.add(group.group_id(), found);
                 if !refused {
@@ -116,10 +148,16 @@ impl BuildRowsArgs {
             assume_complete: settled.selecting.assume_complete,
             batch: settled.batch,
             grpo,
+            seq_logprob_error_threshold: settled
+                .seq_logprob_error_threshold
+                .filter(|_| previous.is_some()),
         };
         let mut built = assembly.finish(provenance, row_multiple, self.shard);
         settled.require_rows(&built, self.shard)?;
         built.manifest.packed = settled.packed(&built)?;
+        if previous.is_some() {
+            built.manifest.metrics.extend(filter.finish().metrics());
+        }
         let writer = rows.finish(|group| built.own.contains(group))?;
         let manifest = writer.publish(built.manifest)?;
         if let Some(file) = &self.gradient_weights {

@@ -101,7 +101,8 @@ impl<'a> Weights<'a> {
     }
 }
 
-fn map(path: &Path) -> Result<Mmap> {
+/// Maps a file that is not written while it is read.
+pub fn map(path: &Path) -> Result<Mmap> {
     let failed = |e| Error::io("cannot read", path, e);
     // Opening a pipe would wait for its writer.
     if !path.is_file() {
