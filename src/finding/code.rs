@@ -325,8 +325,10 @@ codes! {
             => "The whole prompt group is dropped; each rollout says why it was masked.";
         TooFewValidRollouts "too_few_valid_rollouts" Warning "Fewer rollouts of the group have a verified layout than min_valid_fraction_per_group asks for."
             => "The whole prompt group is dropped; each rollout says why it was masked.";
-        InconsistentGroup "inconsistent_group" Error "The rollouts of a group disagree on group size, or a slot is missing or taken twice."
+        InconsistentGroup "inconsistent_group" Error "The rollouts of a group disagree on group size, or a slot is taken twice."
             => "Every slot of a prompt group appears once. Check rollouts*.jsonl.";
+        IncompleteGroup "incomplete_group" Warning "A slot of the group has no rollout, as after a timeout."
+            => "The whole prompt group is dropped: a group trains with all its rollouts. Nothing dispatches it again; raise the timeout, or add the rollouts to the sources.";
         RouteShapeMismatch "route_shape_mismatch" Error "Expert routes of one rollout differ in layers or top-k."
             => "Routes of two models were mixed; capture the rollout again.";
         InvalidRoute "invalid_route" Error "An expert-route envelope cannot be read."

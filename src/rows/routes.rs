@@ -10,6 +10,10 @@ const UNKNOWN: i32 = -1;
 /// Routes of the row that `calls` make: each call's own, placed on its delta. A call of which
 /// only the generation was routed fills only that, one without usable routes nothing. `None` when
 /// no call of the row has any.
+///
+/// An engine has no route for the last token that it samples, as nothing was computed for it yet;
+/// the next call's prefill has. So where a call's routes begin with the last token before its
+/// delta, or with the whole context, that token's route replaces the one of its own call.
 pub fn along(calls: &[&Call]) -> Option<RowRoutes> {
     // Selection has refused routes that cannot be read or that differ in shape.
     let captured: Vec<Option<Routes>> =
@@ -23,11 +27,14 @@ pub fn along(calls: &[&Call]) -> Option<RowRoutes> {
             let carry = call.carry_len as usize;
             let generation = call.generation().len();
             let known = match RouteSpan::classify(carry, generation, routes.tokens) {
+                _ if begins_before_delta(call, routes) => carry + generation + 1,
                 RouteSpan::Full => carry + generation,
                 RouteSpan::Tail => generation,
                 RouteSpan::Sentinel => 0,
             };
-            experts.resize(end - known * width, UNKNOWN);
+            let start = end - known * width;
+            experts.truncate(start);
+            experts.resize(start, UNKNOWN);
             let skipped = (routes.tokens - known) * width;
             experts.extend(routes.experts().skip(skipped).map(|e| e as i32));
         }
@@ -38,4 +45,10 @@ pub fn along(calls: &[&Call]) -> Option<RowRoutes> {
         topk: u32::try_from(topk).ok()?,
         experts,
     })
+}
+
+/// Whether the routes of a continuation cover one token before its delta, or its whole context.
+fn begins_before_delta(call: &Call, routes: &Routes) -> bool {
+    let covered = routes.tokens as u64;
+    call.prev_len > 0 && (covered == call.delta_len + 1 || covered == call.cum_len)
 }

@@ -255,9 +255,10 @@ pub fn select_group(
     }
     let mut inconsistent = Vec::new();
     validate::group::check(group, &mut inconsistent);
-    let dropped = if !inconsistent.is_empty() {
-        findings.append(&mut inconsistent);
-        Some(Code::InconsistentGroup)
+    let worst = inconsistent.iter().max_by_key(|finding| finding.severity).map(|f| f.code);
+    findings.append(&mut inconsistent);
+    let dropped = if let Some(code) = worst {
+        Some(code)
     } else if !rollouts.iter().any(RolloutSelection::has_layout) {
         findings.push(no_layout(group));
         Some(Code::NoVerifiedLayout)

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use crate::archive::{Group, SourceKind};
 use crate::finding::{Code, Finding};
 
-/// Findings on slots and sizes (rules 111, 122). Gym's own sources know neither the size of a
+/// Findings on slots and sizes (rules 111, 122). A slot without a rollout is no contradiction: a
+/// timeout or a lost connection leaves no result, and drops the group (rule 125). Gym's own sources know neither the size of a
 /// group nor which slots it has, only the rollouts that are there.
 pub fn check(group: &Group, findings: &mut Vec<Finding>) {
     let Some(first) = group.rollouts.first() else { return };
@@ -38,6 +39,6 @@ pub fn check(group: &Group, findings: &mut Vec<Finding>) {
     if sized && seen < first.group_size as usize {
         let message =
             format!("group {} has {seen} of {} rollouts", group.group_id, first.group_size);
-        findings.push(Finding::new(Code::InconsistentGroup, message).rollout(&first.rollout_id));
+        findings.push(Finding::new(Code::IncompleteGroup, message).rollout(&first.rollout_id));
     }
 }

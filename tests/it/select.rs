@@ -418,7 +418,7 @@ fn a_rollout_masked_by_its_environment_keeps_its_rows_and_carries_no_loss() {
 }
 
 #[test]
-fn a_group_with_a_missing_or_doubled_slot_is_dropped_as_wrong() {
+fn a_group_with_a_missing_or_doubled_slot_is_dropped() {
     let whole = groups("staged-v2").remove(0);
     let mut missing = whole.clone();
     missing.rollouts.remove(1);
@@ -428,10 +428,17 @@ fn a_group_with_a_missing_or_doubled_slot_is_dropped_as_wrong() {
     sizes.rollouts[3].group_size = 5;
     let mut beyond = whole;
     beyond.rollouts[3].slot = 7;
-    for group in [missing, doubled, sizes, beyond] {
+    // An agent that timed out gave no result: no contradiction, but no whole group either.
+    for (group, code, severity) in [
+        (missing, Code::IncompleteGroup, Severity::Warning),
+        (doubled, Code::InconsistentGroup, Severity::Error),
+        (sizes, Code::InconsistentGroup, Severity::Error),
+        (beyond, Code::InconsistentGroup, Severity::Error),
+    ] {
         let selection = selected(std::slice::from_ref(&group), PolicyName::ReturnedHistory);
-        assert_eq!(selection.groups[0].dropped, Some(Code::InconsistentGroup));
-        assert!(selection.findings.iter().any(|f| f.code == Code::InconsistentGroup));
+        assert_eq!(selection.groups[0].dropped, Some(code));
+        let found = selection.findings.iter().find(|f| f.code == code).unwrap();
+        assert_eq!(found.severity, severity);
         let batch = build(std::slice::from_ref(&group), &selection, 1, &Default::default());
         assert_eq!((batch.rows.len(), batch.counts.valid_rollouts), (0, 0));
     }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use forestctl::archive::{Call, Rollout};
+use forestctl::archive::{Call, Group, Rollout};
 use forestctl::config::GrpoSettings;
 use forestctl::rows::advantage::{Owner, Standing, advantages};
 use forestctl::rows::weights::{effective, shares};
@@ -183,5 +183,90 @@ fn rows_are_padded_to_every_multiple() {
         let batch = rows(vec![rollout(0, 1, 1.0, &vec![None; roots], &vec![2; roots])], multiple);
         assert_eq!(batch.counts.padding_rows, padding, "{roots} rows to a multiple of {multiple}");
         assert_eq!(batch.rows.len() as u64, roots as u64 + padding);
+    }
+}
+
+/// A row's routes, one expert per token.
+fn routes_of(batch: &Batch, row: usize) -> Vec<i32> {
+    let routes = batch.rows[row].routes.as_ref().unwrap();
+    assert_eq!((routes.layers, routes.topk), (1, 1));
+    routes.experts.clone()
+}
+
+/// The last sampled token has a dummy route in its own call; the next prefill has the true one
+/// (NeMo-RL 3485, prime-rl 1807).
+#[test]
+fn the_next_prefill_replaces_the_route_of_the_last_sampled_token() {
+    // Calls of three tokens: a carry, and two generated ones of which the last is not routed.
+    let with = |first: &[i32], second: &[i32], third: &[i32]| {
+        let mut rollout = rollout(0, 1, 1.0, &[None, Some(0), Some(0)], &[2, 2, 2]);
+        for (call, routes) in rollout.calls.iter_mut().zip([first, second, third]) {
+            let rows: Vec<String> = routes.iter().map(|expert| format!("[[{expert}]]")).collect();
+            call.extras = Some(format!(r#"{{"routed_experts":[{}]}}"#, rows.join(",")));
+        }
+        rows(vec![rollout], 1)
+    };
+    // One token before the delta, and the whole context.
+    let batch = with(&[1, 2, 0], &[30, 4, 5, 0], &[9, 9, 31, 6, 7, 0]);
+    assert_eq!(routes_of(&batch, 0), [1, 2, 30, 4, 5, 0]);
+    assert_eq!(routes_of(&batch, 1), [1, 2, 31, 6, 7, 0]);
+    // Routes of the delta alone leave it as it was; any other number belongs to the generation.
+    let batch = with(&[1, 2, 0], &[4, 5, 0], &[9, 8, 6, 7, 0]);
+    assert_eq!(routes_of(&batch, 0), [1, 2, 0, 4, 5, 0]);
+    assert_eq!(routes_of(&batch, 1), [1, 2, 0, -1, 7, 0]);
+}
+
+/// The walkthrough of the guide: calls 1 and 2; a rewrite before call 3; call 4 is rejected, and
+/// call 5 retries it with the same observation.
+#[test]
+fn a_rejected_retry_is_in_no_row_and_a_rewrite_begins_one() {
+    let mut walk = rollout(0, 1, 1.0, &[None, Some(0), None, Some(2), Some(2)], &[2; 5]);
+    let accepted = [0, 1, 2, 4].map(|call| format!("r-r0c{call}"));
+    walk.result = Some(
+        serde_json::json!({"action_ids": accepted, "terminal_response_id": "r-r0c4"}).to_string(),
+    );
+    let groups = [Group { group_id: "p".into(), rollouts: vec![walk] }];
+    let policy = PolicyName::ReturnedHistory.policy();
+    let selection = select(&groups, policy, &SelectSettings::default());
+    assert_eq!(selection.findings, []);
+    let batch = build(&groups, &selection, 1, &GrpoSettings::default());
+    assert_eq!(paths(&batch), ["AB", "CE"]);
+    assert_eq!(batch.counts.loss_tokens, 4 * 2);
+    // The rewritten prompt conditions call 3 and carries no loss.
+    assert_eq!(batch.rows[1].loss_mask, [0, 1, 1, 0, 1, 1]);
+    // One reward and one advantage, and the rejected call is kept for cleanup.
+    assert_eq!(batch.rows[0].advantage, batch.rows[1].advantage);
+    let planned = forestctl::cleanup::plan(&groups[0].rollouts[0]);
+    assert!(planned.iter().any(|key| key.call_id.as_str() == "r0c3"));
+}
+
+/// A second tokenisation of the same text, a thought that the template strips, and tool calls
+/// streamed without ids all end as a new root: the tokens that were sampled keep their own context,
+/// and nothing is tokenised again (trl 5224, verl 6854, vllm 27482).
+#[test]
+fn what_the_next_prompt_does_not_repeat_token_by_token_begins_a_row() {
+    // What call 1 was prompted with and sampled; what call 2 was prompted with.
+    let cases: [(&str, &[u32], &[u32]); 3] = [
+        ("other tokens for the same text", &[10, 11, 12], &[10, 111, 7]),
+        ("a thought that was stripped", &[10, 50, 51, 12], &[10, 12, 7]),
+        ("arguments written anew", &[10, 60, 61, 62], &[10, 60, 63, 62, 7]),
+    ];
+    for (what, sampled, prompt) in cases {
+        let generation: Vec<(u32, f32)> = sampled[1..].iter().map(|&t| (t, -0.25)).collect();
+        let first = builders::call("r0c0", None, &sampled[..1], &generation);
+        let second = builders::call("r0c1", None, prompt, &[(8, -0.5)]);
+        let calls = vec![first, second];
+        let rollout = Rollout {
+            reward: Some(1.0),
+            result: Some(r#"{"terminal_response_id":"r-r0c1"}"#.to_owned()),
+            ..builders::rollout("p", 0, 1, calls)
+        };
+        let batch = rows(vec![rollout], 1);
+        let ids: Vec<&[u32]> = batch.rows.iter().map(|row| &row.input_ids[..]).collect();
+        assert_eq!(ids, [sampled, &[prompt, &[8]].concat()[..]], "{what}");
+        assert_eq!(batch.counts.loss_tokens, sampled.len() as u64, "{what}");
+        assert!(batch.rows[0].loss_mask[1..].iter().all(|&mask| mask == 1), "{what}");
+        let captured: Vec<f32> = batch.rows[0].generation_logprobs.clone();
+        assert!(captured[1..].iter().all(|&logprob| logprob == -0.25), "{what}");
     }
 }
