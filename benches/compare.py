@@ -60,7 +60,9 @@ def staged(work, runs, forestctl, in_process):
     source, made = generate(work, "staged", "staged")
     archive = work / "staged.forest"
     tokens, text = made["delta_tokens"], made["capture_bytes"]
+    rows = work / "staged.rows"
     parse, verify, ingest, validate, inside, floor = [], [], [], [], [], []
+    build_rows, build, copy = [], [], []
     for run in range(runs):
         say(f"staged, run {run + 1} of {runs}")
         result = peer("verify", source)
@@ -74,6 +76,12 @@ def staged(work, runs, forestctl, in_process):
         library = Run([in_process, "validate", archive, 1]).json()
         inside += library["validate"]
         floor += library["hash"]
+        built = Run([forestctl, "build-rows", archive, "-o", rows, "--force", "--policy",
+                     "all_captured", "--format", "json"])
+        build_rows.append(built.seconds)
+        made_rows = Run([in_process, "build", archive, 1]).json()
+        build += [a + b for a, b in zip(made_rows["select"], made_rows["build"], strict=True)]
+        copy += made_rows["copy"]
 
     def rate(amount, seconds, unit):
         return f"{spread([amount / s for s in seconds])} {unit}"
@@ -88,6 +96,14 @@ def staged(work, runs, forestctl, in_process):
          rate(made["calls"] / 1e3, validate, "k calls/s"), ratios(verify, validate), ""),
         (f"SHA-256 alone over the same {hashed * 1e3:.0f} MB; validation, in one process",
          f"{spread(floor)} s", f"{spread(inside)} s", ratios(inside, floor), "at most 1.5"),
+        ("the package's builder, `verify_and_linearize`: one row a rollout; `build-rows`: all rows",
+         rate(result["rows"] / 1e3, verify, "k rows/s"),
+         rate(made_rows["rows"] / 1e3, build_rows, "k rows/s"),
+         [made_rows["rows"] / result["rows"] * a / b
+          for a, b in zip(verify, build_rows, strict=True)], ""),
+        ("copying the columns of all rows; selection and rows, in one process",
+         rate(made_rows["row_tokens"] / 1e6, copy, "M tokens/s"),
+         rate(made_rows["row_tokens"] / 1e6, build, "M tokens/s"), ratios(build, copy), ""),
         ("staged JSONL to archive", f"{text / MIB:.1f} MiB", f"{size(archive) / MIB:.1f} MiB",
          [text / size(archive)], ""),
     )

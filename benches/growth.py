@@ -1,4 +1,4 @@
-"""Time and peak memory of `ingest` and `validate` as captures grow.
+"""Time and peak memory of `ingest`, `validate` and `build-rows` as captures grow.
 
     growth.py [--runs 3] [--work DIR] [--base 1000] [--scales 1,4,16,64] [--only NAME]...
 
@@ -28,14 +28,16 @@ def cases(base, scales):
 
 def measure(work, forestctl, runs, name, arguments):
     source, made = generate(work, "source", *arguments)
-    archive = work / "archive.forest"
-    ingest, validate = [], []
+    archive, rows = work / "archive.forest", work / "rows"
+    ingest, validate, build_rows = [], [], []
     for run in range(runs):
         say(f"{name}, run {run + 1} of {runs}")
         ingest.append(Run([forestctl, "ingest", source, "-o", archive, "--force", "-q"]))
         validate.append(Run([forestctl, "validate", archive, "--format", "json"]))
         checked = validate[-1].json()
         assert checked["checked"]["calls"] == made["calls"] and not checked["findings"]
+        build_rows.append(Run([forestctl, "build-rows", archive, "-o", rows, "--force", "--policy",
+                               "all_captured", "--format", "json"]))
     total = made["capture_bytes"] + made["other_bytes"]
     row = (
         name, f"{made['calls']:,}", f"{total / MIB:,.0f}", f"{size(archive) / MIB:,.0f}",
@@ -46,9 +48,19 @@ def measure(work, forestctl, runs, name, arguments):
         f"{median([made['delta_tokens'] / 1e6 / run.seconds for run in validate]):.1f}",
         f"{max(run.peak for run in validate) / MIB:,.0f}",
     )
+    counts = build_rows[-1].json()
+    built = (
+        name, f"{counts['rows']:,}", f"{counts['row_tokens'] / 1e6:,.1f}",
+        f"{size(rows) / MIB:,.0f}",
+        spread([run.seconds for run in build_rows]),
+        f"{median([counts['rows'] / 1e3 / run.seconds for run in build_rows]):.1f}",
+        f"{median([counts['row_tokens'] / 1e6 / run.seconds for run in build_rows]):.1f}",
+        f"{max(run.peak for run in build_rows) / MIB:,.0f}",
+    )
+    shutil.rmtree(rows)
     shutil.rmtree(source)
     shutil.rmtree(archive)
-    return row
+    return row, built
 
 
 def main():
@@ -73,7 +85,10 @@ def main():
             shutil.rmtree(work)
     print(f"{machine()}. {given.runs} runs.\n")
     print(table(["capture", "calls", "source MiB", "archive MiB", "ingest s", "MiB/s", "peak MiB",
-                 "validate s", "M tokens/s", "peak MiB"], rows))
+                 "validate s", "M tokens/s", "peak MiB"], [row for row, _ in rows]))
+    print()
+    print(table(["capture", "rows", "M row tokens", "MiB", "build-rows s", "k rows/s",
+                 "M tokens/s", "peak MiB"], [built for _, built in rows]))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! in_process rows SOURCE RUNS      captures -> groups -> selection -> rows, nothing written
+//! in_process build ARCHIVE RUNS    groups in memory -> selection -> rows, and a copy of those rows
 //! in_process validate ARCHIVE RUNS archive -> findings, as the command streams it; and SHA-256
 //!                                  over the same preimages: `hash` by the sha2 crate one by one
 //!                                  over bytes in memory, `lanes` by what validation uses, from
@@ -36,9 +37,10 @@ fn main() -> Result<()> {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let report = match words[..] {
         ["rows", source, runs] => time_rows(Path::new(source), runs.parse()?)?,
+        ["build", archive, runs] => time_build(Path::new(archive), runs.parse()?)?,
         ["validate", archive, runs] => time_validation(Path::new(archive), runs.parse()?)?,
         [] => return Ok(()), // `cargo bench` without arguments: scripts run this program.
-        _ => return Err("usage: in_process rows|validate PATH RUNS".into()),
+        _ => return Err("usage: in_process rows|build|validate PATH RUNS".into()),
     };
     println!("{report}");
     Ok(())
@@ -70,6 +72,28 @@ fn time_rows(source: &Path, runs: usize) -> Result<serde_json::Value> {
         Ok(batch)
     })?;
     Ok(json!({ "read": read, "rows": whole, "loss_tokens": loss_tokens }))
+}
+
+/// Selection and rows of groups in memory, against copying the columns of the same rows.
+fn time_build(archive: &Path, runs: usize) -> Result<serde_json::Value> {
+    let groups = Archive::open(archive)?.groups()?;
+    let settings = SelectSettings::default();
+    let policy = PolicyName::AllCaptured.policy();
+    let chosen = select(&groups, policy, &settings);
+    let batch = rows::build(&groups, &chosen, 1, &GrpoSettings::default());
+    let selection = times(runs, || Ok(select(&groups, policy, &settings)))?;
+    let build = times(runs, || Ok(rows::build(&groups, &chosen, 1, &GrpoSettings::default())))?;
+    let copy = times(runs, || {
+        let copied = batch.rows.par_iter().map(|row| {
+            (row.input_ids.clone(), row.loss_mask.clone(), row.generation_logprobs.clone())
+        });
+        Ok(copied.collect::<Vec<_>>())
+    })?;
+    let tokens: usize = batch.rows.iter().map(|row| row.input_ids.len()).sum();
+    Ok(json!({
+        "select": selection, "build": build, "copy": copy,
+        "rows": batch.rows.len(), "row_tokens": tokens,
+    }))
 }
 
 fn time_validation(archive: &Path, runs: usize) -> Result<serde_json::Value> {

@@ -57,7 +57,8 @@ def verify(staged):
         receipt = json.loads(line)
         known = {key: value for key, value in receipt.items() if key in RECEIPT_FIELDS}
         receipts[receipt["rollout_id"]] = known
-    total = dict.fromkeys(("parse", "parse_json", "verify", "bytes", "delta_tokens", "calls"), 0)
+    total = dict.fromkeys(("parse", "parse_json", "verify", "bytes", "delta_tokens", "calls",
+                           "rows"), 0)
     for lines in batches(staged):
         total["bytes"] += sum(map(len, lines))
         # Two ways of the same library; the faster one is compared with.
@@ -73,6 +74,7 @@ def verify(staged):
         for scope in {record.rollout_id for record in records}:
             receipt = RolloutReceipt.model_validate(receipts.pop(scope))
             jobs.append((receipt, [by_key[row.staging_key] for row in receipt.manifest]))
+        total["rows"] += len(jobs)
         total["verify"] += timed(lambda: [verify_and_linearize(*job) for job in jobs])[0]
     if receipts:
         sys.exit(f"{len(receipts)} receipts have no records")
