@@ -25,4 +25,34 @@ fn main() {
         println!("cargo:rustc-link-arg-bin=forestctl-step={path}");
     }
     println!("cargo:rustc-link-arg-tests={rpath}");
+    shim(Path::new(&libtorch));
 }
+
+/// Compiles the part of the learner that is C++, for the programs that run it and no other.
+#[cfg(feature = "torch")]
+fn shim(libtorch: &Path) {
+    println!("cargo:rerun-if-changed=src/learner/shim.cpp");
+    let include = libtorch.join("include");
+    cc::Build::new()
+        .cpp(true)
+        .std("c++17")
+        .file("src/learner/shim.cpp")
+        .include(&include)
+        .include(include.join("torch/csrc/api/include"))
+        .warnings(false)
+        .cargo_metadata(false)
+        .compile("forest_shim");
+    let archive =
+        Path::new(&std::env::var_os("OUT_DIR").unwrap_or_default()).join("libforest_shim.a");
+    for to in ["bin=forestctl-step", "tests"] {
+        for argument in
+            [archive.display().to_string(), "-ltorch_cpu".to_owned(), "-lc10".to_owned()]
+        {
+            println!("cargo:rustc-link-arg-{to}={argument}");
+        }
+        println!("cargo:rustc-link-arg-{to}=-lstdc++");
+    }
+}
+
+#[cfg(not(feature = "torch"))]
+fn shim(_: &Path) {}

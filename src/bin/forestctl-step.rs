@@ -20,10 +20,12 @@ fn main() -> ExitCode {
     ExitCode::from(converse(std::env::args_os(), step))
 }
 
-fn step(args: &StepArgs, threads: usize, ui: &Ui) -> Result<StepReport> {
-    // Refused now rather than after the work; what is written later appears whole.
-    drop(AtomicDir::create(&args.output, args.force, checkpoint::TRAINER_STATE)?);
-    args.check_outputs()?;
+fn step(args: &StepArgs, threads: usize, ui: &Ui) -> Result<Option<StepReport>> {
+    if args.measure.is_none() {
+        // Refused now rather than after the work; what is written later appears whole.
+        drop(AtomicDir::create(&args.output, args.force, checkpoint::TRAINER_STATE)?);
+        args.check_outputs()?;
+    }
     let mut rows = rows::read(&args.rows)?;
     if let Some(part) = rows.manifest.shard {
         return Err(Error::usage(format!(
@@ -42,6 +44,10 @@ fn step(args: &StepArgs, threads: usize, ui: &Ui) -> Result<StepReport> {
     if let Ok(threads @ 1..) = i32::try_from(threads.min(processors)) {
         tch::set_num_threads(threads);
     }
+    if let Some(steps) = args.measure {
+        learner::measure(&rows.rows, &args.model, &settings, steps, |times| ui.jsonl(times))?;
+        return Ok(None);
+    }
 
     let models = Models {
         policy: &args.model,
@@ -59,7 +65,7 @@ fn step(args: &StepArgs, threads: usize, ui: &Ui) -> Result<StepReport> {
         checkpoint::write_logprobs(file, &rows.rows, &trained, args.force)?;
     }
     draft.publish()?;
-    Ok(trained.report)
+    Ok(Some(trained.report))
 }
 
 /// BLAKE3 of `rows.json`, which itself holds that of every part.

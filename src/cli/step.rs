@@ -80,6 +80,9 @@ pub struct StepArgs {
     /// Seed of libtorch's generator; a step draws nothing from it
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
+    /// Tokens of rows that are computed at once; 0 computes row by row
+    #[arg(long, value_name = "TOKENS", default_value_t = 16384)]
+    pub pack_tokens: u64,
     /// NeMo-RL YAML whose sections loss_fn and grpo are read; flags come first
     #[arg(long, value_name = "YAML")]
     pub config: Option<PathBuf>,
@@ -92,6 +95,10 @@ pub struct StepArgs {
     /// Replace existing outputs
     #[arg(long)]
     pub force: bool,
+    /// Only measure: this many steps on drawn weights of the model's config.json, a line of JSON
+    /// each; nothing is written
+    #[arg(long, value_name = "STEPS")]
+    pub measure: Option<u32>,
 }
 
 fn betas(text: &str) -> Result<(f64, f64), String> {
@@ -203,6 +210,7 @@ impl StepArgs {
             dtype: self.dtype.unwrap_or_else(|| Dtype::of_model(model_dtype)),
             device: self.device,
             seed: self.seed,
+            pack_tokens: Some(self.pack_tokens).filter(|tokens| *tokens > 0),
             optimizer: AdamW {
                 lr: self.lr,
                 betas: self.betas,
@@ -313,16 +321,19 @@ struct Learner {
 }
 
 /// The whole of `forestctl-step` but the step: parses, runs, and returns the exit code. `step` gets
-/// the number of threads that were asked for, 0 for all.
+/// the number of threads that were asked for, 0 for all; it tells nothing more when it only
+/// measured.
 pub fn main(
     args: impl IntoIterator<Item = OsString>,
-    step: impl FnOnce(&StepArgs, usize, &Ui) -> Result<StepReport>,
+    step: impl FnOnce(&StepArgs, usize, &Ui) -> Result<Option<StepReport>>,
 ) -> u8 {
     match parse::<Learner>(args) {
         Ok(learner) => converse(&learner.global, |ui| {
             ui.start_threads(u64::MAX);
-            let report = step(&learner.step, learner.global.jobs.into(), ui)?;
-            show(&learner.step, &report, ui)
+            match step(&learner.step, learner.global.jobs.into(), ui)? {
+                Some(report) => show(&learner.step, &report, ui),
+                None => Ok(Exit::Fine),
+            }
         }),
         Err(exit) => exit,
     }

@@ -6,10 +6,12 @@ use std::path::Path;
 use forestctl::error::{Error, Result};
 use forestctl::step::model::Architecture;
 use forestctl::step::model::weights::{MODEL, WeightFiles};
+use forestctl::step::pack::{Pack, Pair};
 use forestctl::step::settings::Dtype;
 use tch::{Device, Kind, Tensor};
 
 use super::parameters::{Loader, Parameter};
+use super::shim;
 use super::tensor::{Torch, failed, indices, kind_of, precise, to_f64};
 
 /// Positions whose logits exist at one time.
@@ -56,8 +58,15 @@ impl Projection {
     }
 }
 
-/// Cosines and sines of one context, `[tokens][head_dim / 2]`.
-struct Rotation {
+/// What all layers need to know of a pack.
+struct Context {
+    /// Where each row begins, and the end.
+    bounds: Vec<usize>,
+    /// The same on the device, in 32 bits.
+    ends: Tensor,
+    /// Tokens of the longest row.
+    longest: usize,
+    /// Cosines and sines of every token's position, `[tokens][1][head_dim / 2]`.
     cos: Tensor,
     sin: Tensor,
 }
@@ -72,14 +81,22 @@ impl Decoder {
             None => Error::format(format!("model {}: {e}", dir.display())),
         };
         let weights = files.read()?;
-        let mut loader = Loader::new(&weights, kind_of(dtype), device, trainable);
-        Self::build(architecture, &mut loader)
-            .and_then(|mut decoder| {
-                let tied = decoder.architecture.tied_embeddings;
-                decoder.parameters = loader.finish(if tied { &["lm_head.weight"] } else { &[] })?;
-                Ok(decoder)
-            })
-            .map_err(in_dir)
+        let loader = Loader::new(Some(&weights), kind_of(dtype), device, trainable);
+        Self::of(architecture, loader).map_err(in_dir)
+    }
+
+    /// A model of the `config.json` of a directory with weights drawn by libtorch's generator, for
+    /// measuring.
+    pub fn random(dir: &Path, dtype: Dtype, device: Device, trainable: bool) -> Result<Self> {
+        let architecture = Architecture::read(&dir.join("config.json"))?;
+        Self::of(architecture, Loader::new(None, kind_of(dtype), device, trainable))
+    }
+
+    fn of(architecture: Architecture, mut loader: Loader) -> Result<Self> {
+        let mut decoder = Self::build(architecture, &mut loader)?;
+        let tied = decoder.architecture.tied_embeddings;
+        decoder.parameters = loader.finish(if tied { &["lm_head.weight"] } else { &[] })?;
+        Ok(decoder)
     }
 
     fn build(architecture: Architecture, loader: &mut Loader) -> Result<Self> {
@@ -98,60 +115,94 @@ impl Decoder {
         Ok(Self { architecture, parameters, embedding, layers, norm, head, kind, device })
     }
 
-    /// Log-probabilities of `ids[t]` given `ids[..t]` at each `t` of `targets`, none of which may
-    /// be 0.
-    pub fn logprobs(&self, ids: &[u32], targets: &[usize]) -> Result<Vec<f64>> {
-        self.check_ids(ids)?;
+    /// Log-probabilities of the pairs of a pack.
+    pub fn score(&self, pack: &Pack) -> Result<Vec<f64>> {
+        self.check_ids(&pack.ids)?;
         let _guard = tch::no_grad_guard();
         let score = || {
-            let hidden = self.hidden(ids)?;
-            let mut all = Vec::with_capacity(targets.len());
-            for chunk in targets.chunks(HEAD_CHUNK) {
-                all.extend(to_f64(&self.pick(&self.before(&hidden, chunk)?, ids, chunk)?)?);
+            let hidden = self.hidden(pack)?;
+            let mut all = Vec::with_capacity(pack.pairs.len());
+            for chunk in pack.pairs.chunks(HEAD_CHUNK) {
+                all.extend(to_f64(&self.pick(&self.before(&hidden, chunk)?, chunk)?)?);
             }
             Ok(all)
         };
         score().map_err(failed)
     }
 
-    /// Adds the gradient of a sum over `targets` to the parameters. `derivative` gets the
-    /// log-probabilities of some targets in order, with the range of `targets` that they stand
-    /// for, and returns the derivative of the sum by each. Logits live for one chunk at a time.
+    /// Adds the gradient of a sum over the pairs of a pack to the parameters. `derivative` gets
+    /// the log-probabilities of some pairs in order, with the range of pairs that they stand for,
+    /// and returns the derivative of the sum by each.
+    ///
+    /// Logits live for one chunk at a time, and activations for one layer: what each layer was
+    /// given is kept, and the rest computed again on the way back.
     pub fn accumulate(
         &mut self,
-        ids: &[u32],
-        targets: &[usize],
+        pack: &Pack,
         derivative: impl FnMut(Range<usize>, &[f64]) -> Vec<f64>,
     ) -> Result<()> {
-        self.check_ids(ids)?;
-        self.backward(ids, targets, derivative).map_err(failed)?;
+        self.check_ids(&pack.ids)?;
+        self.backward(pack, derivative).map_err(failed)?;
         self.parameters.iter_mut().try_for_each(Parameter::collect).map_err(failed)
     }
 
     fn backward(
         &self,
-        ids: &[u32],
-        targets: &[usize],
+        pack: &Pack,
         mut derivative: impl FnMut(Range<usize>, &[f64]) -> Vec<f64>,
     ) -> Torch<()> {
-        let hidden = self.hidden(ids)?;
-        let leaf = hidden.f_detach()?.f_set_requires_grad(true)?;
+        let context = self.context(pack)?;
+        let embedded = self.embed(&pack.ids)?;
+        let leaf = |x: &Tensor| x.f_detach()?.f_set_requires_grad(true);
+        let mut given = Vec::with_capacity(self.layers.len());
+        let mut x = embedded.f_detach()?;
+        {
+            let _guard = tch::no_grad_guard();
+            for layer in &self.layers {
+                let next = self.block(layer, &x, &context)?;
+                given.push(std::mem::replace(&mut x, next));
+            }
+        }
+        let last = leaf(&x)?;
+        let hidden = self.rms_norm(&last, &self.norm)?;
+        let output = leaf(&hidden)?;
         let mut start = 0;
-        for chunk in targets.chunks(HEAD_CHUNK) {
-            let logprobs = self.pick(&self.before(&leaf, chunk)?, ids, chunk)?;
+        for chunk in pack.pairs.chunks(HEAD_CHUNK) {
+            let logprobs = self.pick(&self.before(&output, chunk)?, chunk)?;
             let range = start..start + chunk.len();
             start = range.end;
             let slopes = Tensor::f_from_slice(&derivative(range, &to_f64(&logprobs)?))?
                 .f_to_dtype(logprobs.f_kind()?, false, false)?
                 .f_to(self.device)?;
-            logprobs.f_mul(&slopes)?.f_sum(None)?.f_backward()?;
+            shim::backward(&logprobs, &slopes)?;
         }
-        let slope = leaf.f_grad()?;
-        if slope.defined() {
-            // The gradient of this product by `hidden` is `slope`, exactly.
-            hidden.f_mul(&slope)?.f_sum(precise(self.kind))?.f_backward()?;
+        let slope = output.f_grad()?;
+        if !slope.defined() {
+            return Ok(());
         }
-        Ok(())
+        shim::backward(&hidden, &slope)?;
+        let mut slope = last.f_grad()?;
+        for (layer, given) in self.layers.iter().zip(given).rev() {
+            let given = leaf(&given)?;
+            let out = self.block(layer, &given, &context)?;
+            shim::backward(&out, &slope)?;
+            slope = given.f_grad()?;
+        }
+        shim::backward(&embedded, &slope)
+    }
+
+    /// Floating-point operations of the model for one forward and backward pass over a pack: two
+    /// per weight and token forward and four backward, and attention over half of each square;
+    /// the head counts for pairs alone. What is computed again does not count.
+    pub fn training_flops(&self, pack: &Pack) -> f64 {
+        let a = &self.architecture;
+        let (hidden, inner, dim) = (a.hidden_size, a.intermediate_size, a.head_dim);
+        let attention = hidden * dim * (2 * a.heads + 2 * a.kv_heads);
+        let linear = (a.layers * (attention + 3 * hidden * inner)) as f64;
+        let squares = pack.bounds.windows(2).map(|ends| ((ends[1] - ends[0]) as f64).powi(2));
+        let scores = 2.0 * (a.layers * a.heads * dim) as f64 * squares.sum::<f64>();
+        let head = (hidden * a.vocab_size * pack.pairs.len()) as f64;
+        3.0 * (2.0 * linear * pack.ids.len() as f64 + scores + 2.0 * head)
     }
 
     /// Refuses ids that the embedding has no row for.
@@ -169,24 +220,29 @@ impl Decoder {
 
     /// The residual stream after the last norm, `[tokens][hidden]`. The ids must be those of the
     /// vocabulary.
-    pub fn hidden(&self, ids: &[u32]) -> Torch<Tensor> {
-        let rotation = self.rotation(ids.len())?;
-        let ids = indices(ids.iter().map(|&id| i64::from(id)), self.device)?;
-        let mut x = Tensor::f_embedding(&self.embedding, &ids, -1, false, false)?;
+    pub fn hidden(&self, pack: &Pack) -> Torch<Tensor> {
+        let context = self.context(pack)?;
+        let mut x = self.embed(&pack.ids)?;
         for layer in &self.layers {
-            x = x.f_add(&self.attend(
-                layer,
-                &self.rms_norm(&x, &layer.attention_norm)?,
-                &rotation,
-            )?)?;
-            let y = self.rms_norm(&x, &layer.mlp_norm)?;
-            let gated = layer.gate.forward(&y)?.f_silu()?.f_mul(&layer.up.forward(&y)?)?;
-            x = x.f_add(&layer.down.forward(&gated)?)?;
+            x = self.block(layer, &x, &context)?;
         }
         self.rms_norm(&x, &self.norm)
     }
 
-    fn attend(&self, layer: &Layer, x: &Tensor, rotation: &Rotation) -> Torch<Tensor> {
+    fn embed(&self, ids: &[u32]) -> Torch<Tensor> {
+        let ids = indices(ids.iter().map(|&id| i64::from(id)), self.device)?;
+        Tensor::f_embedding(&self.embedding, &ids, -1, false, false)
+    }
+
+    fn block(&self, layer: &Layer, x: &Tensor, context: &Context) -> Torch<Tensor> {
+        let normed = self.rms_norm(x, &layer.attention_norm)?;
+        let x = x.f_add(&self.attend(layer, &normed, context)?)?;
+        let y = self.rms_norm(&x, &layer.mlp_norm)?;
+        let gated = layer.gate.forward(&y)?.f_silu()?.f_mul(&layer.up.forward(&y)?)?;
+        x.f_add(&layer.down.forward(&gated)?)
+    }
+
+    fn attend(&self, layer: &Layer, x: &Tensor, context: &Context) -> Torch<Tensor> {
         let (tokens, dim) = (x.size()[0], self.architecture.head_dim as i64);
         let split = |y: Tensor| y.f_reshape([tokens, -1, dim]);
         let mut query = split(layer.query.forward(x)?)?;
@@ -196,24 +252,50 @@ impl Decoder {
             query = self.rms_norm(&query, query_norm)?;
             key = self.rms_norm(&key, key_norm)?;
         }
-        let groups = (self.architecture.heads / self.architecture.kv_heads) as i64;
-        let spread = |y: Tensor| match groups {
-            1 => Ok(y),
-            n => y.f_repeat_interleave_self_int(n, 1, None),
+        let (query, key) = (rotate(&query, context)?, rotate(&key, context)?);
+        let attended = match self.device.is_cuda() && self.kind == Kind::BFloat16 {
+            true => shim::flash_attention(&query, &key, &value, &context.ends, context.longest)?,
+            false => self.attend_by_row(&query, &key, &value, context)?,
         };
-        let lay = |y: Tensor| y.f_transpose(0, 1)?.f_unsqueeze(0);
-        let attended = Tensor::f_scaled_dot_product_attention(
-            &lay(rotate(&query, rotation)?)?,
-            &lay(spread(rotate(&key, rotation)?)?)?,
-            &lay(spread(value)?)?,
-            None::<Tensor>,
-            0.0,
-            true,
-            None,
-            false,
-        )?;
-        let joined = attended.f_squeeze_dim(0)?.f_transpose(0, 1)?.f_reshape([tokens, -1])?;
-        layer.output.forward(&joined)
+        layer.output.forward(&attended.f_reshape([tokens, -1])?)
+    }
+
+    /// Attention of one row after the other, for what flash kernels do not compute.
+    fn attend_by_row(
+        &self,
+        query: &Tensor,
+        key: &Tensor,
+        value: &Tensor,
+        context: &Context,
+    ) -> Torch<Tensor> {
+        let groups = (self.architecture.heads / self.architecture.kv_heads) as i64;
+        let rows = context.bounds.windows(2).map(|ends| {
+            let lay = |y: &Tensor, groups: i64| {
+                let y = y.f_narrow(0, ends[0] as i64, (ends[1] - ends[0]) as i64)?;
+                let y = match groups {
+                    1 => y,
+                    n => y.f_repeat_interleave_self_int(n, 1, None)?,
+                };
+                y.f_transpose(0, 1)?.f_unsqueeze(0)
+            };
+            Tensor::f_scaled_dot_product_attention(
+                &lay(query, 1)?,
+                &lay(key, groups)?,
+                &lay(value, groups)?,
+                None::<Tensor>,
+                0.0,
+                true,
+                None,
+                false,
+            )?
+            .f_squeeze_dim(0)?
+            .f_transpose(0, 1)
+        });
+        let rows: Vec<Tensor> = rows.collect::<Torch<_>>()?;
+        match &rows[..] {
+            [one] => one.f_contiguous(),
+            rows => Tensor::f_cat(rows, 0),
+        }
     }
 
     fn rms_norm(&self, x: &Tensor, weight: &Tensor) -> Torch<Tensor> {
@@ -224,21 +306,30 @@ impl Decoder {
         normed.f_mul(weight)
     }
 
-    fn rotation(&self, tokens: usize) -> Torch<Rotation> {
-        let dim = self.architecture.head_dim;
-        let (cos, sin) = self.architecture.rope.tables(dim, tokens);
+    fn context(&self, pack: &Pack) -> Torch<Context> {
+        let (dim, longest) = (self.architecture.head_dim, pack.longest());
+        let (cos, sin) = self.architecture.rope.tables(dim, longest);
+        let positions = indices(pack.positions().map(|at| at as i64), self.device)?;
         let table = |values: &[f64]| {
             Tensor::f_from_slice(values)?
-                .f_reshape([tokens as i64, 1, dim as i64 / 2])?
+                .f_reshape([longest as i64, 1, dim as i64 / 2])?
                 .f_to_dtype(self.kind, false, false)?
-                .f_to(self.device)
+                .f_to(self.device)?
+                .f_index_select(0, &positions)
         };
-        Ok(Rotation { cos: table(&cos)?, sin: table(&sin)? })
+        let ends = indices(pack.bounds.iter().map(|&end| end as i64), self.device)?;
+        Ok(Context {
+            bounds: pack.bounds.clone(),
+            ends: ends.f_to_kind(Kind::Int)?,
+            longest,
+            cos: table(&cos)?,
+            sin: table(&sin)?,
+        })
     }
 
-    /// Rows of `hidden` that predict `targets`.
-    fn before(&self, hidden: &Tensor, targets: &[usize]) -> Torch<Tensor> {
-        let index = indices(targets.iter().map(|&t| t as i64 - 1), self.device)?;
+    /// Rows of `hidden` that predict the targets of `pairs`.
+    fn before(&self, hidden: &Tensor, pairs: &[Pair]) -> Torch<Tensor> {
+        let index = indices(pairs.iter().map(|pair| pair.source as i64), self.device)?;
         hidden.f_index_select(0, &index)
     }
 
@@ -248,19 +339,19 @@ impl Decoder {
         logits.f_log_softmax(-1, precise(self.kind))
     }
 
-    fn pick(&self, hidden: &Tensor, ids: &[u32], targets: &[usize]) -> Torch<Tensor> {
-        let chosen = indices(targets.iter().map(|&t| i64::from(ids[t])), self.device)?;
+    fn pick(&self, hidden: &Tensor, pairs: &[Pair]) -> Torch<Tensor> {
+        let chosen = indices(pairs.iter().map(|pair| i64::from(pair.target)), self.device)?;
         let all = self.log_softmax(hidden)?;
         all.f_gather(1, &chosen.f_unsqueeze(1)?, false)?.f_squeeze_dim(1)
     }
 }
 
 /// Each pair is one element of the first half of a head and its fellow of the second.
-fn rotate(x: &Tensor, rotation: &Rotation) -> Torch<Tensor> {
+fn rotate(x: &Tensor, Context { cos, sin, .. }: &Context) -> Torch<Tensor> {
     let half = x.size()[2] / 2;
     let (a, b) = (x.f_narrow(2, 0, half)?, x.f_narrow(2, half, half)?);
-    let first = a.f_mul(&rotation.cos)?.f_sub(&b.f_mul(&rotation.sin)?)?;
-    let second = b.f_mul(&rotation.cos)?.f_add(&a.f_mul(&rotation.sin)?)?;
+    let first = a.f_mul(cos)?.f_sub(&b.f_mul(sin)?)?;
+    let second = b.f_mul(cos)?.f_add(&a.f_mul(sin)?)?;
     Tensor::f_cat(&[first, second], 2)
 }
 

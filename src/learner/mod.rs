@@ -9,6 +9,7 @@ pub mod decoder;
 pub mod optim;
 pub mod parameters;
 pub mod run;
+pub mod shim;
 pub mod tensor;
 
-pub use run::{Models, run};
+pub use run::{Models, measure, run};

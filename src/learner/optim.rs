@@ -8,6 +8,7 @@ use forestctl::step::settings::AdamW;
 use tch::{Kind, Tensor};
 
 use super::parameters::Parameter;
+use super::shim;
 use super::tensor::{Torch, failed, from_view, is_finite};
 
 /// Stem of the files that hold the optimizer's state.
@@ -80,10 +81,15 @@ impl OptimizerState {
     ) -> Result<()> {
         self.step += 1;
         let _guard = tch::no_grad_guard();
+        let fused = parameters.first().is_some_and(|parameter| parameter.main.device().is_cuda());
+        if fused {
+            self.advance_all(parameters, settings, coefficient).map_err(failed)?;
+        }
         for (parameter, moments) in parameters.iter_mut().zip(&mut self.moments) {
-            advance(parameter, moments, settings, coefficient, self.step)
-                .and_then(|()| parameter.publish())
-                .map_err(failed)?;
+            if !fused {
+                advance(parameter, moments, settings, coefficient, self.step).map_err(failed)?;
+            }
+            parameter.publish().map_err(failed)?;
             for (what, tensor) in
                 [("weight", &parameter.leaf), ("moment", &moments.0), ("moment", &moments.1)]
             {
@@ -97,6 +103,35 @@ impl OptimizerState {
             }
         }
         Ok(())
+    }
+}
+
+impl OptimizerState {
+    /// The update of all parameters by one fused kernel. Scales the gradients in place.
+    fn advance_all(
+        &self,
+        parameters: &mut [Parameter],
+        settings: &AdamW,
+        coefficient: f64,
+    ) -> Torch<()> {
+        for parameter in parameters.iter_mut() {
+            match &mut parameter.grad {
+                Some(grad) => drop(grad.f_mul_scalar_(coefficient)?),
+                none => *none = Some(parameter.main.f_zeros_like()?),
+            }
+        }
+        let Some(first) = parameters.first() else { return Ok(()) };
+        let step =
+            Tensor::f_from_slice(&[self.step as f32])?.f_squeeze()?.f_to(first.main.device())?;
+        let update = shim::Update {
+            parameters: parameters.iter().map(|p| &p.main).collect(),
+            gradients: parameters.iter().filter_map(|p| p.grad.as_ref()).collect(),
+            first: self.moments.iter().map(|(first, _)| first).collect(),
+            second: self.moments.iter().map(|(_, second)| second).collect(),
+            steps: vec![&step; parameters.len()],
+        };
+        let AdamW { lr, betas, eps, weight_decay, .. } = *settings;
+        shim::adamw(&update, lr, betas, weight_decay, eps)
     }
 }
 

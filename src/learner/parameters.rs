@@ -51,7 +51,8 @@ impl Parameter {
 
 /// Takes weights by name, and knows in the end which were never asked for.
 pub struct Loader<'a> {
-    weights: &'a Weights<'a>,
+    /// Where weights come from; without, they are drawn.
+    weights: Option<&'a Weights<'a>>,
     kind: Kind,
     device: Device,
     trainable: bool,
@@ -61,13 +62,21 @@ pub struct Loader<'a> {
 
 impl<'a> Loader<'a> {
     /// Loads from `weights` into tensors of `kind` on `device`.
-    pub fn new(weights: &'a Weights<'a>, kind: Kind, device: Device, trainable: bool) -> Self {
+    pub fn new(
+        weights: Option<&'a Weights<'a>>,
+        kind: Kind,
+        device: Device,
+        trainable: bool,
+    ) -> Self {
         Self { weights, kind, device, trainable, parameters: Vec::new() }
     }
 
     /// Loads one weight, all of whose numbers must be finite; the result shares its storage with the parameter.
     pub fn take(&mut self, name: String, shape: &[usize]) -> Result<Tensor> {
-        let stored = from_view(&name, self.weights.get(&name, shape)?)?;
+        let stored = match self.weights {
+            Some(weights) => from_view(&name, weights.get(&name, shape)?)?,
+            None => drawn(&name, shape, self.device).map_err(failed)?,
+        };
         let parameter = self.parameter(name, &stored).map_err(failed)?;
         if !is_finite(&parameter.leaf).map_err(failed)? {
             return Err(Error::format(format!(
@@ -101,7 +110,8 @@ impl<'a> Loader<'a> {
                 || ignored.contains(&name)
                 || name.ends_with(".rotary_emb.inv_freq")
         };
-        let strangers: Vec<_> = self.weights.names().filter(|name| !known(name)).collect();
+        let names = self.weights.iter().flat_map(|weights| weights.names());
+        let strangers: Vec<_> = names.filter(|name| !known(name)).collect();
         if let Some(first) = strangers.first() {
             return Err(Error::format(format!(
                 "the weights hold {first}{}, which a model of this config.json has no place for",
@@ -113,5 +123,16 @@ impl<'a> Loader<'a> {
             .help("config.json and weights must belong to the same model"));
         }
         Ok(self.parameters)
+    }
+}
+
+/// A weight as models are first made: norms of 1, biases of 0, and small normal numbers.
+fn drawn(name: &str, shape: &[usize], device: Device) -> Torch<Tensor> {
+    let shape: Vec<i64> = shape.iter().map(|&n| n as i64).collect();
+    let options = (Kind::Float, device);
+    match name {
+        name if name.ends_with("norm.weight") => Tensor::f_ones(&shape, options),
+        name if name.ends_with(".bias") => Tensor::f_zeros(&shape, options),
+        _ => Tensor::f_randn(&shape, options)?.f_mul_scalar(0.02),
     }
 }

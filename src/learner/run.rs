@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
+use std::time::Instant;
 
 use forestctl::error::{Error, Result};
 use forestctl::finding::Code;
@@ -10,13 +11,16 @@ use forestctl::rows::{Row, advantage};
 use forestctl::step::batch::Batch;
 use forestctl::step::loss::{Loss, Token};
 use forestctl::step::metrics::{Sums, mean};
-use forestctl::step::report::{SCHEMA_VERSION, StepMetrics, StepReport};
+use forestctl::step::pack::{Pack, Pair, packs};
+use forestctl::step::report::{SCHEMA_VERSION, StepMetrics, StepReport, StepTimes};
 use forestctl::step::sequence_error::{Filtered, sequence_errors};
 use forestctl::step::settings::StepSettings;
 
+use tch::Device;
+
 use super::decoder::Decoder;
 use super::optim::{OptimizerState, clip_coefficient, grad_norm};
-use super::{checkpoint, tensor};
+use super::{checkpoint, shim, tensor};
 
 /// Where the weights of a step come from: directories of Hugging Face models.
 #[derive(Clone, Copy, Debug)]
@@ -69,14 +73,15 @@ pub fn run(
     };
 
     let other = |dir| Decoder::load(dir, settings.dtype, device, false);
+    let packing = settings.pack_tokens;
     let previous = match models.previous {
-        Some(dir) => score(&other(dir)?, rows, "previous", progress)?,
-        None => score(&policy, rows, "previous", progress)?,
+        Some(dir) => score(&other(dir)?, rows, packing, "previous", progress)?,
+        None => score(&policy, rows, packing, "previous", progress)?,
     };
     let filtered = filter(rows, &previous, settings)?;
     let reference = match (loss.needs_reference(), models.reference) {
         (false, _) => None,
-        (true, Some(dir)) => Some(score(&other(dir)?, rows, "reference", progress)?),
+        (true, Some(dir)) => Some(score(&other(dir)?, rows, packing, "reference", progress)?),
         (true, None) => {
             return Err(Error::usage("a KL penalty needs a reference model")
                 .help("Give --reference-model DIR, or --kl-coef 0"));
@@ -90,7 +95,7 @@ pub fn run(
             .help("`forestctl select` says why rollouts are masked"));
     }
     let others = OtherPolicies { previous: &previous, reference: reference.as_deref() };
-    let sums = accumulate(&mut policy, &batch, &loss, others, progress)?;
+    let sums = accumulate(&mut policy, &batch, &loss, others, packing, progress)?;
     let value = sums.loss(&loss, tokens);
     let norm = grad_norm(&policy.parameters)?;
     if !value.is_finite() || !norm.is_finite() {
@@ -122,19 +127,90 @@ pub fn run(
     Ok(Trained { policy, optimizer, report, previous, reference })
 }
 
+/// Runs `steps` steps on weights that are drawn, for measuring; nothing is kept.
+///
+/// # Errors
+/// As [`run`].
+pub fn measure(
+    rows: &[Row],
+    model: &Path,
+    settings: &StepSettings,
+    steps: u32,
+    mut told: impl FnMut(&StepTimes) -> Result<()>,
+) -> Result<()> {
+    settings.check()?;
+    let loss = Loss::new(settings.loss.clone())?;
+    let device = tensor::open_device(settings.device, settings.seed)?;
+    let mut policy = Decoder::random(model, settings.dtype, device, true)?;
+    let mut optimizer = OptimizerState::fresh(&policy.parameters)?;
+    let batch = Batch::new(rows)?;
+    let packing = settings.pack_tokens;
+    let made = packs(&batch, packing)?;
+    let row_tokens = made.iter().map(|pack| pack.ids.len() as u64).sum();
+    let flops: f64 = made.iter().map(|pack| policy.training_flops(pack)).sum();
+    let seconds = |since: Instant| {
+        if let Device::Cuda(index) = device {
+            tch::Cuda::synchronize(index as i64);
+        }
+        since.elapsed().as_secs_f64()
+    };
+    for _ in 0..steps {
+        let begun = Instant::now();
+        let previous = score(&policy, rows, packing, "previous", &|_, _, _| {})?;
+        let score_seconds = seconds(begun);
+        let others = OtherPolicies { previous: &previous, reference: None };
+        let begun = Instant::now();
+        let sums = accumulate(&mut policy, &batch, &loss, others, packing, &|_, _, _| {})?;
+        let train_seconds = seconds(begun);
+        let begun = Instant::now();
+        let norm = grad_norm(&policy.parameters)?;
+        let coefficient = clip_coefficient(norm, settings.optimizer.max_grad_norm);
+        optimizer.update(&mut policy.parameters, &settings.optimizer, coefficient)?;
+        policy.parameters.iter_mut().for_each(|parameter| parameter.grad = None);
+        let update_seconds = seconds(begun);
+        told(&StepTimes {
+            score_seconds,
+            train_seconds,
+            update_seconds,
+            row_tokens,
+            packs: made.len() as u64,
+            train_flops_per_second: flops / train_seconds,
+            peak_bytes: match device {
+                Device::Cuda(index) => shim::peak_bytes(index),
+                _ => None,
+            },
+            loss: sums.loss(&loss, batch.valid_tokens()),
+        })?;
+    }
+    Ok(())
+}
+
 /// Log-probabilities of every row that trains, aligned to its targets; empty for the others.
 pub fn score(
     model: &Decoder,
     rows: &[Row],
+    pack_tokens: Option<u64>,
     label: &'static str,
     progress: Progress,
 ) -> Result<Vec<Vec<f64>>> {
     let batch = Batch::new(rows)?;
+    for i in batch.active() {
+        let row = &rows[i];
+        model
+            .check_ids(&row.input_ids)
+            .map_err(|e| told(format!("row {} ({} tokens)", row.row_id, row.input_ids.len()), e))?;
+    }
     let total = batch.active().count() as u64;
-    let mut all = vec![Vec::new(); rows.len()];
-    for (done, i) in batch.active().enumerate() {
-        progress(label, done as u64, total);
-        all[i] = in_row(&rows[i], model.logprobs(&rows[i].input_ids, batch.targets(i)))?;
+    let mut all: Vec<Vec<f64>> =
+        (0..rows.len()).map(|i| Vec::with_capacity(batch.targets(i).len())).collect();
+    let mut done = 0;
+    for pack in packs(&batch, pack_tokens)? {
+        progress(label, done, total);
+        let scores = in_pack(rows, &pack, model.score(&pack))?;
+        for (pair, score) in pack.pairs.iter().zip(scores) {
+            all[pair.row].push(score);
+        }
+        done += pack.rows.len() as u64;
     }
     progress(label, total, total);
     Ok(all)
@@ -163,27 +239,30 @@ pub struct OtherPolicies<'a> {
     pub reference: Option<&'a [Vec<f64>]>,
 }
 
-/// Adds the gradient of the loss to the policy's parameters, row by row, each row in its own
+/// Adds the gradient of the loss to the policy's parameters, pack by pack, each row in its own
 /// attention context, and returns the sums behind loss and diagnostics.
 pub fn accumulate(
     policy: &mut Decoder,
     batch: &Batch,
     loss: &Loss,
     others: OtherPolicies,
+    pack_tokens: Option<u64>,
     progress: Progress,
 ) -> Result<Sums> {
     let total = batch.active().count() as u64;
     let tokens = batch.valid_tokens();
     let mut sums = Sums::default();
-    for (done, i) in batch.active().enumerate() {
-        progress("training", done as u64, total);
-        let (row, targets) = (&batch.rows()[i], batch.targets(i));
+    let mut done = 0;
+    for pack in packs(batch, pack_tokens)? {
+        progress("training", done, total);
         let slopes = |range: Range<usize>, current: &[f64]| {
-            let slope = |(k, &current): (usize, &f64)| {
+            let slope = |(pair, &current): (&Pair, &f64)| {
+                let (i, k) = (pair.row, pair.nth);
+                let row = &batch.rows()[i];
                 let token = Token {
                     current,
                     previous: others.previous[i][k],
-                    generation: f64::from(row.generation_logprobs[targets[k]]),
+                    generation: f64::from(row.generation_logprobs[batch.targets(i)[k]]),
                     reference: others.reference.map_or(f64::NAN, |all| all[i][k]),
                     advantage: row.advantage,
                 };
@@ -191,20 +270,31 @@ pub fn accumulate(
                 sums.add(loss, &token, &terms);
                 mean(terms.derivative, tokens)
             };
-            range.zip(current).map(slope).collect()
+            pack.pairs[range].iter().zip(current).map(slope).collect()
         };
-        in_row(row, policy.accumulate(&row.input_ids, targets, slopes))?;
+        in_pack(batch.rows(), &pack, policy.accumulate(&pack, slopes))?;
+        done += pack.rows.len() as u64;
     }
     progress("training", total, total);
     Ok(sums)
 }
 
-fn in_row<T>(row: &Row, result: Result<T>) -> Result<T> {
+/// Says on which rows something failed.
+fn in_pack<T>(rows: &[Row], pack: &Pack, result: Result<T>) -> Result<T> {
     result.map_err(|e| {
-        let named = Error::format(format!("row {} ({} tokens)", row.row_id, row.input_ids.len()));
-        match e.advice().map(str::to_owned) {
-            Some(help) => named.because(e).help(help),
-            None => named.because(e),
-        }
+        let first = pack.rows.first().map_or("", |&i| rows[i].row_id.as_str());
+        let others = match pack.rows.len() {
+            0 | 1 => String::new(),
+            n => format!(" and {} more", n - 1),
+        };
+        told(format!("row {first}{others} ({} tokens)", pack.ids.len()), e)
     })
+}
+
+/// An error with the rows that it is about.
+fn told(rows: String, e: Error) -> Error {
+    match e.advice().map(str::to_owned) {
+        Some(help) => Error::format(rows).because(e).help(help),
+        None => Error::format(rows).because(e),
+    }
 }

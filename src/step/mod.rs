@@ -8,6 +8,7 @@ pub mod batch;
 pub mod loss;
 pub mod metrics;
 pub mod model;
+pub mod pack;
 pub mod report;
 pub mod sequence_error;
 pub mod settings;

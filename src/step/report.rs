@@ -24,6 +24,28 @@ pub struct StepReport {
     pub metrics: StepMetrics,
 }
 
+/// What one measured step took.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct StepTimes {
+    /// Seconds of log-probabilities under the previous policy.
+    pub score_seconds: f64,
+    /// Seconds of loss and gradients.
+    pub train_seconds: f64,
+    /// Seconds of clipping and the update.
+    pub update_seconds: f64,
+    /// Tokens of the rows that were trained on.
+    pub row_tokens: u64,
+    /// Packs that they were computed in.
+    pub packs: u64,
+    /// Floating-point operations of the model that training takes, forward and backward once,
+    /// over the seconds that it took.
+    pub train_flops_per_second: f64,
+    /// Most bytes that tensors took at one time so far; none on the processor.
+    pub peak_bytes: Option<u64>,
+    /// The loss, as a check.
+    pub loss: f64,
+}
+
 /// Diagnostics of a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepMetrics {

@@ -134,6 +134,8 @@ pub struct StepSettings {
     pub device: DeviceChoice,
     /// Seed of the tensor library's generator; nothing here draws from it.
     pub seed: u64,
+    /// Tokens that are computed at once; `None` computes row by row.
+    pub pack_tokens: Option<u64>,
     /// The optimizer.
     pub optimizer: AdamW,
     /// The loss.

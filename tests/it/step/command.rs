@@ -182,7 +182,11 @@ fn rewrite_rows(at: &Path, change: impl FnOnce(&mut Vec<Row>)) {
     let mut dir = rows::read(&target).unwrap();
     change(&mut dir.rows);
     let draft = AtomicDir::create(&target, true, "rows.json").unwrap();
-    rows::write(draft, dir.manifest, &dir.rows).unwrap();
+    let mut writer = rows::RowsWriter::new(draft).unwrap();
+    for group in dir.rows.chunk_by(|row, next| row.group_id == next.group_id) {
+        writer.group(group.to_vec()).unwrap();
+    }
+    writer.publish(dir.manifest).unwrap();
 }
 
 fn first_trained(rows: &mut [Row]) -> (&mut Row, usize) {

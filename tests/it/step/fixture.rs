@@ -153,6 +153,7 @@ pub fn settings(dtype: Dtype) -> StepSettings {
         dtype,
         device: DeviceChoice::Cpu,
         seed: 0,
+        pack_tokens: Some(1000),
         optimizer: AdamW {
             lr: 1e-3,
             betas: (0.9, 0.999),

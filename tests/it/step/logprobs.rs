@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use forestctl::step::pack::Pack;
 use forestctl::step::settings::Dtype;
 use serde_json::Value;
 use tch::Device;
@@ -28,7 +29,8 @@ fn load(dir: &Path, dtype: Dtype) -> Decoder {
 /// Log-softmax over the vocabulary after every token, row-major.
 fn distributions(decoder: &Decoder, ids: &[u32]) -> Vec<f64> {
     let _guard = tch::no_grad_guard();
-    to_f64(&decoder.log_softmax(&decoder.hidden(ids).unwrap()).unwrap()).unwrap()
+    to_f64(&decoder.log_softmax(&decoder.hidden(&Pack::of_one(ids, &[])).unwrap()).unwrap())
+        .unwrap()
 }
 
 fn greatest_difference(a: &[f64], b: &[f64]) -> f64 {
@@ -52,7 +54,7 @@ fn every_model_gives_the_reference() {
                 let ids: Vec<u32> =
                     serde_json::from_value(reference["sequences"][sequence].clone()).unwrap();
                 let targets: Vec<_> = (1..ids.len()).collect();
-                let found = decoder.logprobs(&ids, &targets).unwrap();
+                let found = decoder.score(&Pack::of_one(&ids, &targets)).unwrap();
                 let expected = numbers(&numbers_of[sequence][&format!("token_logprobs_{suffix}")]);
                 let off = greatest_difference(&found, &expected[1..]);
                 assert!(off <= tolerance, "{name} {sequence} {suffix}: {off:e}");
@@ -101,7 +103,7 @@ fn rows_score_as_the_oracle_says() {
         let expected = by_row(&stored[tensor], &stored["row_offsets"]);
         for (row, expected) in rows.iter().zip(expected) {
             let targets: Vec<_> = (1..row.input_ids.len()).collect();
-            let found = decoder.logprobs(&row.input_ids, &targets).unwrap();
+            let found = decoder.score(&Pack::of_one(&row.input_ids, &targets)).unwrap();
             let off = greatest_difference(&found, &expected[1..]);
             assert!(off <= tolerance, "{tensor} {}: {off:e}", row.row_id);
         }
@@ -119,7 +121,7 @@ fn bfloat16_stays_near_float64() {
 #[test]
 fn ids_beyond_the_vocabulary_are_an_error() {
     let decoder = load(&model("tiny-qwen3"), Dtype::Float32);
-    let error = decoder.logprobs(&[1, 320], &[1]).unwrap_err();
+    let error = decoder.score(&Pack::of_one(&[1, 320], &[1])).unwrap_err();
     assert!(error.to_string().contains("token 1 is 320"), "{error}");
 }
 

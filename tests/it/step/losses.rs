@@ -29,7 +29,7 @@ fn scored() -> Scored {
     let load =
         |name, trains| Decoder::load(&model(name), Dtype::Float64, Device::Cpu, trains).unwrap();
     let rows = rows();
-    let score = |model: &Decoder| score(model, &rows, "", &|_, _, _| {}).unwrap();
+    let score = |model: &Decoder| score(model, &rows, Some(777), "", &|_, _, _| {}).unwrap();
     let policy = load("tiny-qwen3", true);
     Scored {
         myself: score(&policy),
@@ -45,7 +45,8 @@ fn all_variants_agree() {
     let mut all = scored();
     let variants = expected()["losses"].as_object().unwrap();
     assert_eq!(variants.len(), 42);
-    for (name, variant) in variants {
+    let packings = [None, Some(1), Some(500), Some(1 << 20)];
+    for ((name, variant), packing) in variants.iter().zip(packings.into_iter().cycle()) {
         let loss = Loss::new(loss_config(&variant["config"])).unwrap();
         let previous = if name.ends_with("prev=self") { &all.myself } else { &all.old };
         let others = OtherPolicies { previous, reference: Some(&all.reference) };
@@ -53,7 +54,8 @@ fn all_variants_agree() {
         for parameter in &mut all.policy.parameters {
             parameter.grad = None;
         }
-        let sums = accumulate(&mut all.policy, &batch, &loss, others, &|_, _, _| {}).unwrap();
+        let sums =
+            accumulate(&mut all.policy, &batch, &loss, others, packing, &|_, _, _| {}).unwrap();
         let (tokens, coefficient) =
             (batch.valid_tokens(), loss.config().reference_policy_kl_penalty);
         let found = sums.finish(tokens, batch.valid_rows());
@@ -134,7 +136,8 @@ fn diagnostics_agree() {
         let loss = Loss::new(loss_config(&json!({}))).unwrap();
         let batch = Batch::new(rows).unwrap();
         let others = OtherPolicies { previous, reference: None };
-        let sums = accumulate(&mut all.policy, &batch, &loss, others, &|_, _, _| {}).unwrap();
+        let sums =
+            accumulate(&mut all.policy, &batch, &loss, others, Some(2000), &|_, _, _| {}).unwrap();
         let found = sums.finish(batch.valid_tokens(), batch.valid_rows());
         let pairs = [
             ("token_mult_prob_error", found.token_mult_prob_error),

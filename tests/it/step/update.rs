@@ -9,6 +9,7 @@ use forestctl::rows::{Row, advantage};
 use forestctl::step::batch::Batch;
 use forestctl::step::loss::Loss;
 use forestctl::step::model::WeightFiles;
+use forestctl::step::pack::Pack;
 use forestctl::step::sequence_error::sequence_errors;
 use forestctl::step::settings::{Dtype, StepSettings};
 use serde_json::Value;
@@ -113,7 +114,7 @@ fn sequence_errors_and_thresholds_agree() {
     let stored = &expected()["sequence_error"];
     let rows = rows();
     let policy = Decoder::load(&model("tiny-qwen3"), Dtype::Float64, Device::Cpu, false).unwrap();
-    let previous = score(&policy, &rows, "", &|_, _, _| {}).unwrap();
+    let previous = score(&policy, &rows, None, "", &|_, _, _| {}).unwrap();
     let batch = Batch::new(&rows).unwrap();
     let errors = sequence_errors(&batch, &previous);
     let pooled = stored["pooled"].as_object().unwrap();
@@ -202,22 +203,24 @@ fn rows_and_single_calls_give_the_same_gradient() {
     let (old, reference) = (load("tiny-qwen3-prev", false), load("tiny-qwen3-ref", false));
     for name in ["base;prev=self", "kitchen_sink;prev=old", "kl_k3;prev=old"] {
         let loss = Loss::new(loss_config(&expected()["losses"][name]["config"])).unwrap();
-        let mut outcome = |rows: &[Row]| {
+        let mut outcome = |rows: &[Row], packing: Option<u64>| {
             for parameter in &mut policy.parameters {
                 parameter.grad = None;
             }
-            let scored = |model: &Decoder| score(model, rows, "", &|_, _, _| {}).unwrap();
+            let scored = |model: &Decoder| score(model, rows, packing, "", &|_, _, _| {}).unwrap();
             let previous = scored(if name.ends_with("prev=self") { &policy } else { &old });
             let reference = loss.needs_reference().then(|| scored(&reference));
             let others = OtherPolicies { previous: &previous, reference: reference.as_deref() };
             let batch = Batch::new(rows).unwrap();
-            let sums = accumulate(&mut policy, &batch, &loss, others, &|_, _, _| {}).unwrap();
+            let sums =
+                accumulate(&mut policy, &batch, &loss, others, packing, &|_, _, _| {}).unwrap();
             let gradient = policy.parameters.iter().map(|p| to_f64(p.grad.as_ref().unwrap()));
             let gradient: Vec<_> = gradient.map(Result::unwrap).collect();
             (sums.loss(&loss, batch.valid_tokens()), gradient)
         };
-        let (rows_loss, rows_gradient) = outcome(&whole);
-        let (calls_loss, calls_gradient) = outcome(&single);
+        // Rows by themselves, and packed calls of one rollout after another.
+        let (rows_loss, rows_gradient) = outcome(&whole, None);
+        let (calls_loss, calls_gradient) = outcome(&single, Some(700));
         let stored = &expected()["per_call_checks"][name];
         let what = |of: &str| format!("{name} {of}");
         let number = |key: &str| stored[key].as_f64().unwrap();
@@ -249,7 +252,7 @@ fn a_checkpoint_holds_the_model_and_opens_again() {
         let reopened = Decoder::load(home.path(), dtype, Device::Cpu, false).unwrap();
         assert!(weights(&reopened).eq(weights(&trained.policy)), "{name}");
         let ids = &rows()[0].input_ids;
-        let score = |decoder: &Decoder| decoder.logprobs(ids, &[1, 5, 20]).unwrap();
+        let score = |decoder: &Decoder| decoder.score(&Pack::of_one(ids, &[1, 5, 20])).unwrap();
         assert_eq!(score(&reopened), score(&trained.policy), "{name}");
 
         let stored = tensors(&home.path().join("model.safetensors"));
