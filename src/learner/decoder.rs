@@ -69,6 +69,8 @@ struct Context {
     /// Cosines and sines of every token's position, `[tokens][1][head_dim / 2]`.
     cos: Tensor,
     sin: Tensor,
+    /// The sines negated.
+    minus_sin: Tensor,
 }
 
 impl Decoder {
@@ -253,11 +255,16 @@ impl Decoder {
             key = self.rms_norm(&key, key_norm)?;
         }
         let (query, key) = (rotate(&query, context)?, rotate(&key, context)?);
-        let attended = match self.device.is_cuda() && self.kind == Kind::BFloat16 {
+        let attended = match self.is_fast() {
             true => shim::flash_attention(&query, &key, &value, &context.ends, context.longest)?,
             false => self.attend_by_row(&query, &key, &value, context)?,
         };
         layer.output.forward(&attended.f_reshape([tokens, -1])?)
+    }
+
+    /// Whether libtorch has kernels for the whole of a norm and of attention.
+    fn is_fast(&self) -> bool {
+        self.device.is_cuda() && self.kind == Kind::BFloat16
     }
 
     /// Attention of one row after the other, for what flash kernels do not compute.
@@ -299,6 +306,10 @@ impl Decoder {
     }
 
     fn rms_norm(&self, x: &Tensor, weight: &Tensor) -> Torch<Tensor> {
+        if self.is_fast() {
+            let width = weight.size();
+            return x.f_rms_norm(width, Some(weight), self.architecture.rms_norm_eps);
+        }
         let wide = x.f_to_dtype(precise(self.kind), false, false)?;
         let mean = wide.f_square()?.f_mean_dim(Some([-1i64].as_slice()), true, None)?;
         let scale = mean.f_add_scalar(self.architecture.rms_norm_eps)?.f_rsqrt()?;
@@ -317,13 +328,15 @@ impl Decoder {
                 .f_to(self.device)?
                 .f_index_select(0, &positions)
         };
+        let sin = table(&sin)?;
         let ends = indices(pack.bounds.iter().map(|&end| end as i64), self.device)?;
         Ok(Context {
             bounds: pack.bounds.clone(),
             ends: ends.f_to_kind(Kind::Int)?,
             longest,
             cos: table(&cos)?,
-            sin: table(&sin)?,
+            minus_sin: sin.f_neg()?,
+            sin,
         })
     }
 
@@ -347,11 +360,11 @@ impl Decoder {
 }
 
 /// Each pair is one element of the first half of a head and its fellow of the second.
-fn rotate(x: &Tensor, Context { cos, sin, .. }: &Context) -> Torch<Tensor> {
+fn rotate(x: &Tensor, Context { cos, sin, minus_sin, .. }: &Context) -> Torch<Tensor> {
     let half = x.size()[2] / 2;
     let (a, b) = (x.f_narrow(2, 0, half)?, x.f_narrow(2, half, half)?);
-    let first = a.f_mul(cos)?.f_sub(&b.f_mul(sin)?)?;
-    let second = b.f_mul(cos)?.f_add(&a.f_mul(sin)?)?;
+    let first = a.f_mul(cos)?.f_addcmul(&b, minus_sin)?;
+    let second = b.f_mul(cos)?.f_addcmul(&a, sin)?;
     Tensor::f_cat(&[first, second], 2)
 }
 

@@ -1,0 +1,158 @@
+"""A GRPO step over packed rows in transformers, timed as `forestctl step --measure` times its own.
+
+    learner_peer.py ROWS.json MODEL --pack-tokens 16384 --measure 8
+
+What a careful user writes: flash attention of variable length over packed rows, gradient
+checkpointing of every layer, the head in chunks over loss tokens alone, bfloat16 weights with
+float32 gradients, main weights and moments, and the fused AdamW. Weights are drawn. ROWS.json is what
+`learner_rows.py` writes. Prints a line of JSON per step.
+"""
+
+import argparse
+import json
+import time
+
+import torch
+from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM
+
+CHUNK = 1024
+BOUNDS = {}
+
+
+def varlen(module, query, key, value, attention_mask, scaling=None, dropout=0.0, **_):
+    query, key, value = (x[0].transpose(0, 1) for x in (query, key, value))
+    ends, longest = BOUNDS["ends"], BOUNDS["longest"]
+    out = torch.ops.aten._flash_attention_forward(query, key, value, ends, ends, longest, longest,
+                                                  0.0, True, False)[0]
+    return out.unsqueeze(0), None
+
+
+AttentionInterface.register("varlen", varlen)
+
+
+def packs(rows, tokens):
+    """First fit, longest rows first."""
+    bins = []
+    for row in sorted(rows, key=lambda row: -len(row["ids"])):
+        for pack in bins:
+            if sum(len(r["ids"]) for r in pack) + len(row["ids"]) <= tokens:
+                pack.append(row)
+                break
+        else:
+            bins.append([row])
+    return bins
+
+
+class Pack:
+    def __init__(self, rows, device):
+        ids, positions, ends, sources, targets, weights = [], [], [0], [], [], []
+        for row in rows:
+            start = len(ids)
+            ids += row["ids"]
+            positions += range(len(row["ids"]))
+            ends.append(len(ids))
+            sources += [start + t - 1 for t in row["targets"]]
+            targets += [row["ids"][t] for t in row["targets"]]
+            weights += [row["advantage"]] * len(row["targets"])
+        to = lambda x, **kw: torch.tensor(x, device=device, **kw)
+        self.ids, self.positions = to([ids]), to([positions])
+        self.ends, self.longest = to(ends, dtype=torch.int32), max(len(r["ids"]) for r in rows)
+        self.sources, self.targets = to(sources), to(targets)
+        self.advantages = to(weights, dtype=torch.float32)
+
+    def hidden(self, model):
+        BOUNDS.update(ends=self.ends, longest=self.longest)
+        return model.model(input_ids=self.ids, position_ids=self.positions,
+                           use_cache=False).last_hidden_state[0]
+
+    def chunks(self):
+        return range(0, len(self.sources), CHUNK)
+
+    def logprobs(self, model, hidden, at):
+        rows = hidden[self.sources[at:at + CHUNK]]
+        logits = (rows @ model.lm_head.weight.T).float()
+        chosen = self.targets[at:at + CHUNK].unsqueeze(1)
+        return logits.log_softmax(-1).gather(1, chosen).squeeze(1)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("rows")
+    parser.add_argument("model")
+    parser.add_argument("--pack-tokens", type=int, default=16384)
+    parser.add_argument("--measure", type=int, default=8)
+    given = parser.parse_args()
+    torch.manual_seed(0)
+    device = torch.device("cuda")
+    config = AutoConfig.from_pretrained(given.model)
+    with device:
+        model = AutoModelForCausalLM.from_config(config, attn_implementation="varlen",
+                                                 dtype=torch.bfloat16)
+    model.train()
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    weights = [p for p in model.parameters() if p.requires_grad]
+    main_weights = [p.detach().float() for p in weights]
+    gradients = [torch.zeros_like(p) for p in main_weights]
+    for main_weight, gradient in zip(main_weights, gradients):
+        main_weight.grad = gradient
+    optimizer = torch.optim.AdamW(main_weights, lr=5e-6, weight_decay=0.01, fused=True)
+    rows = json.load(open(given.rows))
+    all_packs = [Pack(rows, device) for rows in packs(rows, given.pack_tokens)]
+    tokens = sum(len(pack.targets) for pack in all_packs)
+    row_tokens = sum(pack.ids.numel() for pack in all_packs)
+
+    def timed(work):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        value = work()
+        torch.cuda.synchronize()
+        return time.perf_counter() - start, value
+
+    def score():
+        with torch.no_grad():
+            found = []
+            for pack in all_packs:
+                hidden = pack.hidden(model)
+                found.append(torch.cat([pack.logprobs(model, hidden, at) for at in pack.chunks()]))
+            return found
+
+    def train(previous):
+        total = 0.0
+        for gradient in gradients:
+            gradient.zero_()
+        for pack, old in zip(all_packs, previous):
+            hidden = pack.hidden(model)
+            leaf = hidden.detach().requires_grad_()
+            for at in pack.chunks():
+                logprobs = pack.logprobs(model, leaf, at)
+                ratio = (logprobs - old[at:at + CHUNK]).exp()
+                advantage = pack.advantages[at:at + CHUNK]
+                loss = torch.maximum(-advantage * ratio, -advantage * ratio.clamp(0.8, 1.2))
+                loss = loss.sum() / tokens
+                loss.backward()
+                total += loss.detach()
+            hidden.backward(leaf.grad)
+            for weight, gradient in zip(weights, gradients):
+                gradient += weight.grad
+                weight.grad = None
+        return total
+
+    def update():
+        torch.nn.utils.clip_grad_norm_(main_weights, 1.0)
+        optimizer.step()
+        with torch.no_grad():
+            torch._foreach_copy_(weights, main_weights)
+
+    for _ in range(given.measure):
+        score_seconds, previous = timed(score)
+        train_seconds, loss = timed(lambda: train(previous))
+        update_seconds, _ = timed(update)
+        print(json.dumps({
+            "score_seconds": score_seconds, "train_seconds": train_seconds,
+            "update_seconds": update_seconds, "row_tokens": row_tokens, "packs": len(all_packs),
+            "peak_bytes": torch.cuda.max_memory_allocated(), "loss": float(loss),
+        }), flush=True)
+
+
+if __name__ == "__main__":
+    main()
