@@ -11,6 +11,7 @@ mod evidence;
 mod generated;
 mod ingest;
 mod media;
+mod membership;
 mod reader;
 mod reports;
 mod rows;

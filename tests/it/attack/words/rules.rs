@@ -1,4 +1,4 @@
-//! The numbered rules on reading (16-20) and on proving (85-91).
+//! The numbered rules on reading (16-20), on proving (85-91), and on pending parents (134).
 
 use forestctl::finding::Code::*;
 use serde_json::json;
@@ -143,6 +143,13 @@ pub fn cases() -> Vec<Case> {
             }));
         })
         .errors(&[MediaMetadataMismatch]),
+        // What continues a call that was never acknowledged has no parent.
+        staged(&["rule 134"], |c| {
+            c.lose("a");
+            c.receipt()["pending_call_ids"] = json!(["a"]);
+        })
+        .errors(&[MissingParent])
+        .warnings(&[CapturePending, UncommittedRecord]),
         // One bad segment of two.
         staged(&["rule 91"], |c| {
             c.call("c", None, &[8], &[9]);
