@@ -15,6 +15,7 @@ mod membership;
 mod reader;
 mod reports;
 mod rows;
+mod rules;
 mod select;
 mod select_cli;
 mod selectors;
