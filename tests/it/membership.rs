@@ -9,7 +9,7 @@ use forestctl::finding::Code;
 use forestctl::id::CallId;
 use forestctl::rows::{build, metrics};
 use forestctl::select::{PolicyName, RolloutSelection, Verdict};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::closed_loop::{POLICIES, groups, ingested, selected};
 use crate::select::Case;
@@ -170,6 +170,32 @@ fn an_omitted_chain_is_no_error_and_its_calls_are_counted() {
     let line = table.lines().find(|line| line.contains("p01_g2")).unwrap();
     let cells: Vec<&str> = line.split_whitespace().collect();
     assert_eq!(cells[2..], ["5", "2", "valid"], "{line}");
+}
+
+/// Rules 65 and 79: a receipt may say that it found the scored call by the shape of the graph. That
+/// is no witness, where the same call declared is one.
+#[test]
+fn a_leaf_that_the_receipt_found_by_heuristic_is_not_the_scored_call() {
+    for (how, known) in [("declared", true), ("content", true), ("heuristic", false)] {
+        let case = Case::of("staged-v2", "p06_g3")
+            .edit(|result| {
+                result.as_object_mut().unwrap().remove("terminal_response_id");
+                result["response"].as_object_mut().unwrap().remove("id");
+            })
+            .with(|rollout| {
+                let text = rollout.ledger.receipt.as_ref().unwrap();
+                let mut receipt: Value = serde_json::from_str(text).unwrap();
+                receipt["terminal_selection"] = json!(how);
+                rollout.ledger.receipt = Some(receipt.to_string());
+            });
+        for policy in POLICIES {
+            let found = case.selection(policy);
+            assert_eq!(found.terminal.is_some(), known, "{how} {policy:?}");
+            let codes: Vec<Code> = found.reasons.iter().map(|reason| reason.code).collect();
+            let wanted: &[Code] = if known { &[] } else { &[Code::UnattributedTerminal] };
+            assert_eq!(codes, wanted, "{how} {policy:?}");
+        }
+    }
 }
 
 /// Rule 80: what agents are called, and what part they play, decides nothing.
