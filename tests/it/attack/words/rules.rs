@@ -202,6 +202,25 @@ fn rule_91_masks_the_whole_rollout_and_no_other() {
     assert_eq!(verdicts[1]["verdict"], "valid");
 }
 
+/// Rule 19: a restored call keeps the name of the scope that staged it, beside that of its attempt.
+#[test]
+fn rule_19_a_restored_call_keeps_its_earlier_owner() {
+    let home = tempfile::tempdir().unwrap();
+    let mut capture = Capture::pair(3);
+    capture.record("b")["source_capture_key"] = json!("0-0-a9");
+    capture.write(&home.path().join("captures"));
+    super::super::document(home.path(), &["ingest", "captures", "-o", "run.forest"], &[0]);
+    let archive = forestctl::archive::Archive::open(&home.path().join("run.forest")).unwrap();
+    let calls = archive.groups().unwrap().remove(0).rollouts.remove(0).calls;
+    let owners: Vec<_> = calls
+        .iter()
+        .map(|call| {
+            (call.capture_key.as_str(), call.source_capture_key.as_ref().map(|k| k.as_str()))
+        })
+        .collect();
+    assert_eq!(owners, [("0-0", None), ("0-0", Some("0-0-a9"))]);
+}
+
 /// Rule 20: ids, staging keys and digests of schema 3 are those of schema 2, but for the one byte
 /// of the call digest that is the schema.
 #[test]
