@@ -951,7 +951,7 @@ _forestctl() {
             return 0
             ;;
         forestctl__subcmd__step)
-            opts="-o -j -q -v -h -V --model --output --reference-model --prev-model --kl-coef --lr --weight-decay --max-grad-norm --betas --dtype --device --seed --config --dump-gradients --dump-logprobs --force --format --color --jobs --quiet --verbose --help --version"
+            opts="-o -j -q -v -h -V --model --output --reference-model --prev-model --kl-coef --lr --weight-decay --max-grad-norm --betas --dtype --device --seed --pack-tokens --config --dump-gradients --dump-logprobs --force --measure --format --color --jobs --quiet --verbose --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1009,6 +1009,10 @@ _forestctl() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --pack-tokens)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --config)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1018,6 +1022,10 @@ _forestctl() {
                     return 0
                     ;;
                 --dump-logprobs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --measure)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

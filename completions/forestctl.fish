@@ -656,9 +656,11 @@ float32\t'Everything in float32'
 bfloat16\t'Products in bfloat16; norms, softmax, main weights and optimizer in float32'"
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l device -d 'cpu, cuda, or cuda:INDEX' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l seed -d 'Seed of libtorch\'s generator; a step draws nothing from it' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l pack-tokens -d 'Tokens of rows that are computed at once; 0 computes row by row' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l config -d 'NeMo-RL YAML whose sections loss_fn and grpo are read; flags come first' -r -F
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l dump-gradients -d 'Also write the gradients before clipping, as safetensors' -r -F
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l dump-logprobs -d 'Also write the rows\' log-probabilities before the update, as safetensors' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l measure -d 'Only measure: this many steps on drawn weights of the model\'s config.json, a line of JSON each; nothing is written' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l format -d 'How results are printed on stdout: human, json, jsonl, or csv' -r -f -a "human\t'For reading; not stable'
 json\t'One versioned JSON document'
 jsonl\t'One JSON object per item and line'

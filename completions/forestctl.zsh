@@ -370,9 +370,11 @@ float32\:"Everything in float32"
 bfloat16\:"Products in bfloat16; norms, softmax, main weights and optimizer in float32"))' \
 '--device=[cpu, cuda, or cuda\:INDEX]:DEVICE:_default' \
 '--seed=[Seed of libtorch'\''s generator; a step draws nothing from it]:N:_default' \
+'--pack-tokens=[Tokens of rows that are computed at once; 0 computes row by row]:TOKENS:_default' \
 '--config=[NeMo-RL YAML whose sections loss_fn and grpo are read; flags come first]:YAML:_files' \
 '--dump-gradients=[Also write the gradients before clipping, as safetensors]:FILE:_files' \
 '--dump-logprobs=[Also write the rows'\'' log-probabilities before the update, as safetensors]:FILE:_files' \
+'--measure=[Only measure\: this many steps on drawn weights of the model'\''s config.json, a line of JSON each; nothing is written]:STEPS:_default' \
 '--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
 json\:"One versioned JSON document"
 jsonl\:"One JSON object per item and line"

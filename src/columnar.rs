@@ -98,8 +98,9 @@ impl FileWriter {
     }
 
     /// Ends the file, and returns its size and BLAKE3.
-    pub fn finish(self) -> Result<(u64, Digest32)> {
-        let mut sink = self.writer.into_inner().map_err(|e| unwritten(&self.path, e))?;
+    pub fn finish(mut self) -> Result<(u64, Digest32)> {
+        self.writer.finish().map_err(|e| unwritten(&self.path, e))?;
+        let sink = self.writer.inner_mut();
         sink.flush().map_err(|e| Error::io("cannot write", &self.path, e))?;
         Ok((sink.bytes, Digest32(*sink.hasher.finalize().as_bytes())))
     }

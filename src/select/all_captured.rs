@@ -2,6 +2,7 @@
 
 use super::evidence::Evidence;
 use super::index::{Index, names};
+use super::judge::attributed;
 use super::returned_history::declared_terminal;
 use super::{Choice, Policy, Reason};
 use crate::archive::{Completion, Ending, Rollout};
@@ -28,7 +29,7 @@ impl Policy for AllCaptured {
             // The framework's own attribution is asked last.
             true => scored
                 .or_else(|| scored_by_content(&evidence, &index))
-                .or_else(|| index.number(rollout.ledger.terminal_call_id.as_ref()?)),
+                .or_else(|| index.number(attributed(rollout)?)),
             false => None,
         };
         let mut has_child = vec![false; index.committed.len()];

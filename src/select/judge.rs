@@ -22,8 +22,7 @@ pub fn judge(
         || choice.calls.is_empty();
     if choice.terminal.is_none() && !unattributed {
         // The framework's own attribution, where the result says nothing.
-        let recorded = rollout.ledger.terminal_call_id.as_ref();
-        choice.terminal = recorded.filter(|id| index.number(id).is_some()).cloned();
+        choice.terminal = attributed(rollout).filter(|id| index.number(id).is_some()).cloned();
     }
     let numbers: Vec<usize> = choice.calls.iter().filter_map(|id| index.number(id)).collect();
 
@@ -75,6 +74,20 @@ pub fn judge(
     let stopped = |&number: &usize| index.committed[number].completion.ending() == Ending::Length;
     selection.truncated = selection.has_layout() && numbers.iter().any(stopped);
     (selection, findings)
+}
+
+/// The scored call as the receipt attributes it; a leaf that its heuristic found is no witness
+/// (rules 65, 79).
+pub(super) fn attributed(rollout: &Rollout) -> Option<&CallId> {
+    #[derive(serde::Deserialize)]
+    struct Attribution {
+        terminal_selection: Option<String>,
+    }
+    let recorded = rollout.ledger.terminal_call_id.as_ref()?;
+    let receipt = rollout.ledger.receipt.as_deref();
+    let attribution = receipt.and_then(|text| serde_json::from_str::<Attribution>(text).ok());
+    let how = attribution.and_then(|attribution| attribution.terminal_selection);
+    Some(recorded).filter(|_| how.as_deref() != Some("heuristic"))
 }
 
 /// The scored call by the result against the one by the receipt. The result decides (rule 79).

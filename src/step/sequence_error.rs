@@ -188,6 +188,7 @@ impl Spread {
 mod tests {
     use super::super::batch::tests::row;
     use super::*;
+    use crate::rows::Row;
 
     #[test]
     fn tokens_weigh_the_same_however_a_rollout_is_segmented() {
@@ -200,6 +201,26 @@ mod tests {
         assert_eq!(one, pooled(&split, &[vec![-0.5], vec![-0.25, -1.0]]));
         let expected = (0.5f64.exp() + 0.25f64.exp() + 1.0f64.exp()) / 3.0;
         assert!((one.values().next().unwrap() - expected).abs() < 1e-15);
+    }
+
+    /// Another row owns the replayed token, and padding owns nothing: neither is compared.
+    #[test]
+    fn replayed_prefixes_and_padding_are_not_compared() {
+        let mut rows = [row("a_s0", &[0, 1]), row("a_s1", &[0, 0, 1]), row("p_pad0", &[0, 0])];
+        rows[1].generation_logprobs[1] = -50.0;
+        rows[2] = Row {
+            rollout_id: None,
+            slot: None,
+            is_execution_padding: true,
+            uses_borrowed_input: true,
+            sample_mask: 0.0,
+            generation_logprobs: vec![0.0, -50.0],
+            ..rows[2].clone()
+        };
+        let batch = Batch::new(&rows).unwrap();
+        let errors = sequence_errors(&batch, &[vec![-0.5], vec![-0.25], vec![]]);
+        assert_eq!(errors.pooled["a"], (0.5f64.exp() + 0.25f64.exp()) / 2.0);
+        assert_eq!(errors.per_row, [(0, 0.5f64.exp()), (1, 0.25f64.exp())]);
     }
 
     #[test]

@@ -108,8 +108,13 @@ fn check_names_key_line_and_rule_of_all_that_is_wrong() {
     assert!(problems[0]["file"].as_str().unwrap().ends_with("bad.yaml"));
     // A module that can be imported, with a function of that name, is found.
     place.write("harness.py", "def choose(records, result):\n    return records, None\nname = 3\n");
-    for (name, fit) in [("choose", true), ("name", false), ("lost", false)] {
-        place.write("own.yaml", &GOOD.replace("all_captured", &format!("harness:{name}")));
+    for (name, fit) in [
+        ("harness:choose", true),
+        ("harness:name", false),
+        ("harness:lost", false),
+        ("latest_sibling", false),
+    ] {
+        place.write("own.yaml", &GOOD.replace("all_captured", name));
         let (found, _) = place.json(&["config", "check", "own.yaml"]);
         assert_eq!(found["fit"], fit, "{name}: {found:#}");
     }

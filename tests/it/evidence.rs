@@ -303,6 +303,33 @@ fn a_response_with_the_id_of_another_call_is_contradictory() {
     assert_eq!(with(&rollout, &result), with(&rollout, &returned.result));
 }
 
+/// Rule 60: of two calls with one content, a native id on any item of the generation tells which.
+#[test]
+fn a_native_id_on_any_item_says_whose_generation_it_is() {
+    let rollout = Case::of("staged-v2", "p01_g1").group.rollouts.remove(0);
+    let second = rollout.ledger.committed[1].call_id.clone();
+    for (mark, call) in [("", second.as_str()), ("-twin", "twin")] {
+        let case = Case::of("staged-v2", "p01_g1").with(|rollout| {
+            let record = rollout.calls.iter().find(|call| call.call_id == second).unwrap();
+            let record = forestctl::archive::Call { call_id: "twin".into(), ..record.clone() };
+            let mut row = rollout.ledger.committed[1].clone();
+            (row.call_id, row.response_id) = ("twin".into(), Some("resp_twin".to_owned()));
+            for item in row.output_items.iter_mut().flatten() {
+                item.id = item.id.as_ref().map(|id| format!("{id}-twin"));
+            }
+            rollout.calls.push(record);
+            rollout.ledger.committed.push(row);
+        });
+        // A message without id, and a function call with one.
+        let case = case.output(|output| {
+            output[2].as_object_mut().unwrap().remove("id");
+            output[3]["id"] = json!(format!("{}{mark}", output[3]["id"].as_str().unwrap()));
+        });
+        let found = case.selection(PolicyName::ReturnedHistory);
+        assert_eq!(found.calls[1].as_str(), call, "{:?}", found.reasons);
+    }
+}
+
 /// The receipt's own attribution keeps a scored leaf that ended badly, which then masks by how it
 /// ended (rules 74-76).
 #[test]

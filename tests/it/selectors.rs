@@ -77,6 +77,9 @@ def unscored(records, result):
 def unknown_terminal(records, result):
     return records, "resp_of_nobody"
 
+def scored_elsewhere(records, result):
+    return records[:-1] or records, records[-1].response_id
+
 def one_value(records, result):
     return records
 
@@ -221,6 +224,14 @@ fn what_a_selector_may_not_return_is_told_with_its_own_words() {
         let rollouts = &found.groups[0].rollouts;
         assert!(rollouts.iter().all(|rollout| rollout.reasons[0].code == code));
         assert_eq!(found.groups[0].dropped, Some(Code::NoVerifiedLayout));
+    }
+    // A scored response that was captured, of a call that is not selected.
+    let found = chosen(&groups[..1], &start(home.path(), "scored_elsewhere").unwrap());
+    let several = |at: &usize| groups[0].rollouts[*at].ledger.committed.len() > 1;
+    for at in (0..groups[0].rollouts.len()).filter(several) {
+        let reason = &found.groups[0].rollouts[at].reasons[0];
+        assert_eq!(reason.code, Code::InvalidSelection);
+        assert!(reason.message.contains("is of no selected call"), "{}", reason.message);
     }
     let raised = chosen(&groups[..1], &start(home.path(), "raises").unwrap());
     assert!(raised.findings[0].message.contains("looked at"), "{}", raised.findings[0].message);

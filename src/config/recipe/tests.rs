@@ -67,6 +67,9 @@ fn slips_and_what_no_forest_has_are_refused_by_name() {
         ("loss_fn: {token_level_loss: false}", "loss_fn.token_level_loss must be true", ""),
         ("grpo: {reward_shaping: {enabled: true}}", "grpo.reward_shaping.enabled", ""),
         ("grpo: {reward_scaling: {enabled: true}}", "grpo.reward_scaling.enabled", ""),
+        ("grpo: {use_dynamic_sampling: true}", "grpo.use_dynamic_sampling must be false", ""),
+        ("grpo: {invalid_tool_call_penalty: 0.5}", "invalid_tool_call_penalty must", ""),
+        ("grpo: {malformed_thinking_advantage: 0}", "malformed_thinking_advantage must", ""),
         ("grpo: {adv_estimator: {name: gdpo}}", "grpo.adv_estimator.name must be grpo", ""),
         ("grpo: {calculate_advantages_on_gpu: true}", "calculate_advantages_on_gpu must", ""),
         ("grpo: {invalid_tool_call_advantage: -1}", "invalid_tool_call_advantage must", ""),
@@ -148,6 +151,8 @@ fn guarded(yaml: &str) -> Vec<(Option<u32>, String)> {
 #[test]
 fn each_guard_is_broken_by_one_key() {
     assert_eq!(guarded(GOOD), []);
+    let packing = "sequence_packing: {enabled: true, train_mb_tokens: 4096}";
+    assert_eq!(guarded(&GOOD.replace("sequence_packing: {enabled: false}", packing)), []);
     let cases = [
         ("  enabled: true\n  forest", "  enabled: false\n  forest", 1, "token_capture.enabled"),
         ("forest_training: true", "forest_training: false", 1, "token_capture.forest_training"),
@@ -176,6 +181,12 @@ fn each_guard_is_broken_by_one_key() {
             "policy.megatron_cfg.virtual_pipeline_model_parallel_size",
         ),
         (
+            "megatron_cfg: {enabled: true",
+            "megatron_cfg: {enabled: true, num_layers_per_virtual_pipeline_stage: 2",
+            7,
+            "policy.megatron_cfg.num_layers_per_virtual_pipeline_stage",
+        ),
+        (
             "dynamic_batching: {enabled: false}",
             "dynamic_batching: {enabled: true}",
             8,
@@ -194,6 +205,18 @@ fn each_guard_is_broken_by_one_key() {
             "moe_router_load_balancing_type: aux_loss",
             14,
             "policy.megatron_cfg.moe_router_load_balancing_type",
+        ),
+        (
+            "megatron_cfg: {enabled: true",
+            "megatron_cfg: {enabled: true, moe_aux_loss_coeff: 0.01",
+            14,
+            "policy.megatron_cfg.moe_aux_loss_coeff",
+        ),
+        (
+            "megatron_cfg: {enabled: true",
+            "megatron_cfg: {enabled: true, moe_z_loss_coeff: 0.001",
+            14,
+            "policy.megatron_cfg.moe_z_loss_coeff",
         ),
         (
             "megatron_cfg: {enabled: true",

@@ -1,4 +1,4 @@
-//! The numbered rules on reading (16-20) and on proving (85-91).
+//! The numbered rules on reading (16-20), on proving (85-91), and on pending parents (134).
 
 use forestctl::finding::Code::*;
 use serde_json::json;
@@ -143,6 +143,13 @@ pub fn cases() -> Vec<Case> {
             }));
         })
         .errors(&[MediaMetadataMismatch]),
+        // What continues a call that was never acknowledged has no parent.
+        staged(&["rule 134"], |c| {
+            c.lose("a");
+            c.receipt()["pending_call_ids"] = json!(["a"]);
+        })
+        .errors(&[MissingParent])
+        .warnings(&[CapturePending, UncommittedRecord]),
         // One bad segment of two.
         staged(&["rule 91"], |c| {
             c.call("c", None, &[8], &[9]);
@@ -193,6 +200,25 @@ fn rule_91_masks_the_whole_rollout_and_no_other() {
     let verdicts: Vec<_> = select["rollouts"].as_array().unwrap().iter().collect();
     assert_eq!(verdicts[0]["reason"], "corrupt_digest");
     assert_eq!(verdicts[1]["verdict"], "valid");
+}
+
+/// Rule 19: a restored call keeps the name of the scope that staged it, beside that of its attempt.
+#[test]
+fn rule_19_a_restored_call_keeps_its_earlier_owner() {
+    let home = tempfile::tempdir().unwrap();
+    let mut capture = Capture::pair(3);
+    capture.record("b")["source_capture_key"] = json!("0-0-a9");
+    capture.write(&home.path().join("captures"));
+    super::super::document(home.path(), &["ingest", "captures", "-o", "run.forest"], &[0]);
+    let archive = forestctl::archive::Archive::open(&home.path().join("run.forest")).unwrap();
+    let calls = archive.groups().unwrap().remove(0).rollouts.remove(0).calls;
+    let owners: Vec<_> = calls
+        .iter()
+        .map(|call| {
+            (call.capture_key.as_str(), call.source_capture_key.as_ref().map(|k| k.as_str()))
+        })
+        .collect();
+    assert_eq!(owners, [("0-0", None), ("0-0", Some("0-0-a9"))]);
 }
 
 /// Rule 20: ids, staging keys and digests of schema 3 are those of schema 2, but for the one byte
