@@ -82,15 +82,20 @@ impl EntryReader {
     fn fast<'a>(&mut self, line: &'a [u8], known: &[u8]) -> Option<(EntryDraft, &'a [u8])> {
         let Split { before, prompt, after, continues } = split(line, known)?;
         let items = prompt.strip_prefix(b"[")?.strip_suffix(b"]")?;
+        let continues = continues && !known.is_empty();
         let rest = match items.get(known.len()..).filter(|_| continues) {
-            Some([]) => Some(&[][..]),
-            Some([b',', b' ', rest @ ..] | [b',', rest @ ..]) => Some(rest),
+            Some([]) => Some(None),
+            Some([b',', b' ', rest @ ..] | [b',', rest @ ..]) => Some(Some(rest)),
             _ => None,
         };
         let entry = TokenEntry::parse(text(&[before, b"[]", after].concat()).ok()?).ok()?;
         let length = self.tokens.len();
         let read = match rest {
-            Some(rest) => digits::items(rest, &mut self.tokens),
+            Some(None) => Some(()),
+            // A comma wants a token after it.
+            Some(Some(rest)) => {
+                digits::items(rest, &mut self.tokens).filter(|()| self.tokens.len() > length)
+            }
             None => {
                 let mut tokens = Vec::with_capacity(items.len() / 4);
                 digits::items(items, &mut tokens)?;
@@ -169,6 +174,17 @@ mod tests {
             "{{\"rollout_id\":\"r\",\"model_call_id\":\"c\",\"{key}\":{space}[{prompt}{space}],\
              \"generation_token_ids\":[1],\"generation_log_probs\":[-0.5]{again}{end}"
         )
+    }
+
+    #[test]
+    fn a_comma_without_a_token_is_no_prompt() {
+        for (first, second) in [("0,0", "0,0,"), ("0, 0", "0, 0, "), ("0,0", "0,0, "), ("", ",0")] {
+            let prompt = |items: &str| line(&[items.to_owned()], ",", 0);
+            let lines = [prompt(first), prompt(second)];
+            let mut reader = EntryReader::default();
+            let read = reader.read(lines.iter().map(String::as_bytes));
+            assert!(read[0].is_ok() && read[1].is_err(), "{second:?}");
+        }
     }
 
     proptest! {
