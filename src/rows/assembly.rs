@@ -71,7 +71,7 @@ impl Assembly {
     }
 
     /// Puts the groups in order of their ids, and those of `shard` into the directory, if there is
-    /// one. Counts, metrics and shares are of the whole batch in any case.
+    /// one. Counts, masks, metrics and shares are of the whole batch in any case.
     pub fn finish(
         mut self,
         provenance: Provenance,
@@ -105,6 +105,7 @@ impl Assembly {
         manifest.metrics = metrics::of(&whole);
         manifest.shard = shard.map(|shard| ShardRows { shard, counts: own.counts });
         manifest.counts = whole.counts;
+        manifest.masked = whole.masked;
         Assembled { manifest, own: ids, lengths, shares }
     }
 }

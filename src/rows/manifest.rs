@@ -175,6 +175,8 @@ pub struct RowsManifest {
     pub row_multiple: u32,
     /// Counts over the whole batch, all shards of it.
     pub counts: Counts,
+    /// Masked rollouts of the whole batch by the first reason, those of dropped groups included (rules 72, 124).
+    pub masked: BTreeMap<String, u64>,
     /// Metrics of the whole batch.
     #[serde(default)]
     pub metrics: Metrics,
@@ -185,8 +187,6 @@ pub struct RowsManifest {
     pub groups: Vec<GroupRows>,
     /// Groups left out.
     pub dropped_groups: Vec<DroppedGroup>,
-    /// Masked rollouts by the first reason, those of dropped groups included (rules 72, 124).
-    pub masked: BTreeMap<String, u64>,
     /// One observation per rollout, dropped groups included.
     pub lengths: Vec<OwnerLengths>,
     /// Rows in bins, with sequence packing.

@@ -60,6 +60,7 @@ fn the_union_of_all_shards_is_the_whole_batch() {
             // Counts and metrics are those of the whole batch.
             assert_eq!(shard.manifest.counts, whole.manifest.counts);
             assert_eq!(shard.manifest.metrics, whole.manifest.metrics);
+            assert_eq!(shard.manifest.masked, whole.manifest.masked);
             assert_eq!(shard.manifest.provenance, whole.manifest.provenance);
             assert!(!shard.rows.is_empty());
         }
