@@ -28,6 +28,9 @@ _forestctl() {
             forestctl,config)
                 cmd="forestctl__subcmd__config"
                 ;;
+            forestctl,doctor)
+                cmd="forestctl__subcmd__doctor"
+                ;;
             forestctl,generated)
                 cmd="forestctl__subcmd__generated"
                 ;;
@@ -79,6 +82,9 @@ _forestctl() {
             forestctl__subcmd__help,config)
                 cmd="forestctl__subcmd__help__subcmd__config"
                 ;;
+            forestctl__subcmd__help,doctor)
+                cmd="forestctl__subcmd__help__subcmd__doctor"
+                ;;
             forestctl__subcmd__help,generated)
                 cmd="forestctl__subcmd__help__subcmd__generated"
                 ;;
@@ -113,7 +119,7 @@ _forestctl() {
 
     case "${cmd}" in
         forestctl)
-            opts="-j -q -v -h -V --format --color --jobs --quiet --verbose --help --version ingest validate select build-rows cleanup-plan config step completions man generated help"
+            opts="-j -q -v -h -V --format --color --jobs --quiet --verbose --help --version ingest validate select build-rows cleanup-plan config doctor step completions man generated help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -602,6 +608,40 @@ _forestctl() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        forestctl__subcmd__doctor)
+            opts="-j -q -v -h -V --selector-python --format --color --jobs --quiet --verbose --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --selector-python)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --format)
+                    COMPREPLY=($(compgen -W "human json jsonl csv" -- "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                --jobs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -j)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         forestctl__subcmd__generated)
             opts="-j -q -v -h -V --format --color --jobs --quiet --verbose --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -633,7 +673,7 @@ _forestctl() {
             return 0
             ;;
         forestctl__subcmd__help)
-            opts="ingest validate select build-rows cleanup-plan config step completions man generated help"
+            opts="ingest validate select build-rows cleanup-plan config doctor step completions man generated help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -719,6 +759,20 @@ _forestctl() {
         forestctl__subcmd__help__subcmd__config__subcmd__show)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        forestctl__subcmd__help__subcmd__doctor)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi

@@ -353,6 +353,28 @@ esac
     ;;
 esac
 ;;
+(doctor)
+_arguments "${_arguments_options[@]}" : \
+'--selector-python=[Python interpreter of module\:function policies]:PYTHON:_files' \
+'--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
+json\:"One versioned JSON document"
+jsonl\:"One JSON object per item and line"
+csv\:"A table with a header line"))' \
+'--color=[When to colour\: auto, always, or never; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+always\:"Always"
+never\:"Never"))' \
+'-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--jobs=[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'(-v --verbose)-q[Say only what is asked for; exit codes stay]' \
+'(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
+'*-v[Log what is being done; twice for details]' \
+'*--verbose[Log what is being done; twice for details]' \
+'-h[Print help]' \
+'--help[Print help]' \
+'-V[Print version]' \
+'--version[Print version]' \
+&& ret=0
+;;
 (step)
 _arguments "${_arguments_options[@]}" : \
 '--model=[Hugging Face model directory\: config.json and safetensors]:DIR:_files' \
@@ -518,6 +540,10 @@ _arguments "${_arguments_options[@]}" : \
     ;;
 esac
 ;;
+(doctor)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
 (step)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
@@ -556,6 +582,7 @@ _forestctl_commands() {
 'build-rows:Turn selected calls into training rows, with masks, padding, and advantages' \
 'cleanup-plan:List staging keys that may be removed, and those that must stay' \
 'config:Check a NeMo-RL configuration for forest training, or show what it settles' \
+'doctor:Tell what is installed, what is missing, and the command that mends it' \
 'step:Run one GRPO optimizer step on rows' \
 'completions:Print shell completions' \
 'man:Print a man page' \
@@ -622,6 +649,11 @@ _forestctl__subcmd__config__subcmd__show_commands() {
     local commands; commands=()
     _describe -t commands 'forestctl config show commands' commands "$@"
 }
+(( $+functions[_forestctl__subcmd__doctor_commands] )) ||
+_forestctl__subcmd__doctor_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl doctor commands' commands "$@"
+}
 (( $+functions[_forestctl__subcmd__generated_commands] )) ||
 _forestctl__subcmd__generated_commands() {
     local commands; commands=()
@@ -636,6 +668,7 @@ _forestctl__subcmd__help_commands() {
 'build-rows:Turn selected calls into training rows, with masks, padding, and advantages' \
 'cleanup-plan:List staging keys that may be removed, and those that must stay' \
 'config:Check a NeMo-RL configuration for forest training, or show what it settles' \
+'doctor:Tell what is installed, what is missing, and the command that mends it' \
 'step:Run one GRPO optimizer step on rows' \
 'completions:Print shell completions' \
 'man:Print a man page' \
@@ -676,6 +709,11 @@ _forestctl__subcmd__help__subcmd__config__subcmd__check_commands() {
 _forestctl__subcmd__help__subcmd__config__subcmd__show_commands() {
     local commands; commands=()
     _describe -t commands 'forestctl help config show commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__help__subcmd__doctor_commands] )) ||
+_forestctl__subcmd__help__subcmd__doctor_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl help doctor commands' commands "$@"
 }
 (( $+functions[_forestctl__subcmd__help__subcmd__generated_commands] )) ||
 _forestctl__subcmd__help__subcmd__generated_commands() {

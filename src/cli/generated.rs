@@ -60,6 +60,7 @@ fn schemas() -> Vec<(String, String)> {
         ("cleanup-plan", super::cleanup_plan::schema()),
         ("config-check", super::config::check_schema()),
         ("config-show", super::config::show_schema()),
+        ("doctor", super::doctor::schema()),
         ("step", schemars::schema_for!(crate::step::report::StepReport)),
     ]
     .into_iter()

@@ -17,6 +17,7 @@ pub mod build_rows;
 pub mod cleanup_plan;
 pub mod completions;
 pub mod config;
+pub mod doctor;
 pub mod generated;
 pub mod ingest;
 mod levels;
@@ -112,6 +113,7 @@ enum Command {
     BuildRows(build_rows::BuildRowsArgs),
     CleanupPlan(cleanup_plan::CleanupPlanArgs),
     Config(config::ConfigArgs),
+    Doctor(doctor::DoctorArgs),
     Step(step::StepArgs),
     Completions(completions::CompletionsArgs),
     Man(man::ManArgs),
@@ -182,6 +184,7 @@ impl Command {
             Command::BuildRows(args) => args.run(ui),
             Command::CleanupPlan(args) => args.run(ui),
             Command::Config(args) => args.run(ui),
+            Command::Doctor(args) => args.run(ui),
             Command::Step(args) => args.run(ui),
             Command::Completions(args) => args.run(ui),
             Command::Man(args) => args.run(ui),

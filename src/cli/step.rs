@@ -251,7 +251,7 @@ impl StepArgs {
 }
 
 /// The program that knows libtorch: beside this one, or on PATH.
-fn find_learner() -> Result<PathBuf> {
+pub(super) fn find_learner() -> Result<PathBuf> {
     let beside = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.join(LEARNER)));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let on_path = std::env::split_paths(&path).map(|dir| dir.join(LEARNER));
@@ -262,7 +262,7 @@ fn find_learner() -> Result<PathBuf> {
 }
 
 /// Where libtorch may lie, the user's own word first.
-fn library_path() -> Vec<PathBuf> {
+pub(super) fn library_path() -> Vec<PathBuf> {
     let stated = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let mut dirs: Vec<_> =
         std::env::split_paths(&stated).filter(|dir| !dir.as_os_str().is_empty()).collect();
@@ -285,7 +285,7 @@ fn resolved(path: &Path) -> PathBuf {
 }
 
 /// Whether the learner starts, and if not, what to do.
-fn probe(mut command: Command, learner: &Path) -> Result<()> {
+pub(super) fn probe(mut command: Command, learner: &Path) -> Result<()> {
     let output =
         command.arg("--version").output().map_err(|e| Error::io("cannot run", learner, e))?;
     if output.status.success() {

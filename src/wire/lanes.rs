@@ -196,6 +196,11 @@ impl<'a> Lane<'a> {
     }
 }
 
+/// Whether this processor hashes many messages at a time.
+pub fn available() -> bool {
+    is_wide()
+}
+
 /// Whether [`compress`] takes all lanes at once.
 #[multiversion(targets("x86_64+avx512f+avx512bw"))]
 fn is_wide() -> bool {

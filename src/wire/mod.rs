@@ -37,6 +37,7 @@ mod view;
 pub use entry::{ParentResolution, TokenEntry};
 pub use fields::RecordError;
 pub use fingerprint::{FingerprintError, assistant_fingerprint, conversation_digest, output_items};
+pub use lanes::available as hashes_in_lanes;
 pub use ledger::read_ledger;
 pub use manifest::Manifest;
 pub use prompt::Prompt;

@@ -181,3 +181,34 @@ fn an_interrupt_leaves_nothing_behind() {
     let left = fs::read_dir(home.path().join("out")).map_or(0, Iterator::count);
     assert_eq!(left, 0);
 }
+
+#[test]
+fn doctor_names_what_is_missing_and_the_command_that_mends_it() {
+    let run = |path: &str| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_forestctl"))
+            .args(["doctor", "--format", "json"])
+            .env("PATH", path)
+            .output()
+            .unwrap();
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        (document["checks"].as_array().unwrap().clone(), output.status.code())
+    };
+    let (checks, code) = run("/nowhere");
+    let of = |name: &str| checks.iter().find(|check| check["name"] == name).unwrap();
+    assert_eq!(of("forestctl")["found"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(of("selectors")["state"], "missing");
+    assert!(of("selectors")["help"].as_str().unwrap().contains("--selector-python"));
+    assert_eq!(of("cuda")["state"], "absent");
+    assert_eq!(code, Some(1));
+    // Whatever is missing says what to do.
+    for check in &checks {
+        assert_eq!(check["state"] == "missing", check["help"].is_string(), "{check}");
+    }
+    if cfg!(not(feature = "torch")) && !of("learner")["state"].as_str().unwrap().eq("fine") {
+        assert!(of("learner")["help"].as_str().unwrap().contains("make build"));
+    }
+    let path = std::env::var("PATH").unwrap();
+    let (checks, _) = run(&path);
+    let python = checks.iter().find(|check| check["name"] == "selectors").unwrap();
+    assert!(python["found"].as_str().unwrap().starts_with("Python 3"), "{python}");
+}
