@@ -108,8 +108,12 @@ impl SequenceFilter {
         }
     }
 
-    /// The rollouts of `errors` that exceed the threshold, in order of their ids.
-    pub fn masked<'a>(&self, errors: &'a SequenceErrors) -> BTreeSet<&'a RolloutId> {
+    /// The rollouts that exceeded the threshold so far.
+    pub fn masked_rollouts(&self) -> &[RolloutId] {
+        &self.masked_rollouts
+    }
+
+    fn masked<'a>(&self, errors: &'a SequenceErrors) -> BTreeSet<&'a RolloutId> {
         let above = |error: f64| self.threshold.is_some_and(|threshold| error > threshold);
         errors.pooled.iter().filter(|(_, error)| above(**error)).map(|(id, _)| id).collect()
     }
@@ -141,8 +145,11 @@ impl SequenceFilter {
         self.after.extend(next.after);
     }
 
-    /// What the threshold did.
-    pub fn finish(self) -> Filtered {
+    /// What the threshold did: the same numbers in whatever order the groups came.
+    pub fn finish(mut self) -> Filtered {
+        self.masked_rollouts.sort_unstable();
+        self.before.sort_unstable_by(f64::total_cmp);
+        self.after.sort_unstable_by(f64::total_cmp);
         Filtered {
             masked_rollouts: self.masked_rollouts,
             num_masked_seqs: self.num_masked_seqs,

@@ -106,10 +106,11 @@ impl BuildRowsArgs {
         let work = |group: &Group, selection: GroupSelection, found| {
             let mut batch = build_group(group, &selection, row_multiple, &grpo);
             let errors = previous.as_ref().map(|previous| -> Result<_> {
-                let errors = previous.errors(&batch.rows)?;
+                let rows = Batch::new(&batch.rows)?;
+                let errors = previous.errors(&rows)?;
                 let mut filter = filter_of_groups.clone();
-                filter.add(&errors, &Batch::new(&batch.rows)?);
-                batch.mask(&previous::found(filter_of_groups.masked(&errors)), &grpo);
+                filter.add(&errors, &rows);
+                batch.mask(&previous::found(filter.masked_rollouts()), &grpo);
                 Ok(filter)
             });
             let filter = errors.transpose()?;

@@ -31,7 +31,7 @@ impl PreviousFile {
     ///
     /// When it cannot be read.
     pub fn open(path: &Path) -> Result<Self> {
-        Ok(Self { path: path.to_owned(), map: map(path)? })
+        Ok(Self { path: path.to_owned(), map: map(path).map_err(|e| e.help(HELP))? })
     }
 
     /// Reads its header.
@@ -61,11 +61,10 @@ impl Previous<'_> {
     /// # Errors
     ///
     /// A row that the file does not have, or has with other tokens.
-    pub fn errors(&self, rows: &[Row]) -> Result<SequenceErrors> {
-        let batch = Batch::new(rows)?;
-        let mut previous = vec![Vec::new(); rows.len()];
+    pub fn errors(&self, batch: &Batch) -> Result<SequenceErrors> {
+        let mut previous = vec![Vec::new(); batch.rows().len()];
         for i in batch.active() {
-            let row = &rows[i];
+            let row = &batch.rows()[i];
             let ids = row.input_ids.iter().map(|&id| f64::from(id));
             let targets = batch.targets(i).iter().map(|&target| target as f64);
             let same = |part: &str, expected: &mut dyn Iterator<Item = f64>| -> Result<()> {
@@ -81,7 +80,7 @@ impl Previous<'_> {
                 return Err(self.refused(row, "has another number of log-probabilities there"));
             }
         }
-        Ok(sequence_errors(&batch, &previous))
+        Ok(sequence_errors(batch, &previous))
     }
 
     /// One tensor of a row. Ids and positions are far below 2^53.
