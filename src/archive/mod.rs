@@ -24,5 +24,5 @@ pub use media::{Dtype, MediaTensor, Piece, PieceSource, PieceSources, TensorCont
 pub use model::*;
 pub use pieces::PieceData;
 pub(crate) use read::quietly;
-pub use read::{Archive, Part};
+pub use read::{Archive, Part, Results};
 pub use write::{Done, Pushed, QUARANTINE, Summary, Writer, write};

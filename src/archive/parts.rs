@@ -1,7 +1,7 @@
 //! Part by part: every stage that needs no more than whole prompt groups.
 
 use super::manifest::{TABLES, part_path};
-use super::{Archive, FileEntry, Part};
+use super::{Archive, FileEntry, Part, Results};
 use crate::error::Result;
 use crate::ordered::in_order;
 
@@ -28,10 +28,11 @@ impl Archive {
     /// The first error of `take`, which ends the walk.
     pub fn each_part<T: Send>(
         &self,
+        results: Results,
         work: impl Fn(Result<Part>) -> T + Sync,
         take: impl FnMut(usize, T) -> Result<()>,
     ) -> Result<()> {
         let ahead = AHEAD.min(rayon::current_num_threads());
-        in_order(self.part_count(), ahead, |part| work(self.part(part)), take)
+        in_order(self.part_count(), ahead, |part| work(self.part(part, results)), take)
     }
 }

@@ -17,13 +17,22 @@ use super::manifest::{Counts, FileEntry, MANIFEST, Manifest, PartCounts, TABLES,
 use super::pieces::is_media;
 use super::table::{Fault, ledger, origins, rollouts};
 use super::write::QUARANTINE;
-use super::{Group, Quarantined, Rollout};
+use super::{Group, Quarantined, Rollout, SourceKind};
 use crate::error::{Error, Result};
 use crate::finding::{Code, Finding, Location};
 use crate::id::{Digest32, GroupId, RolloutId};
 
 /// Rows that are decoded at a time.
 const BATCH_ROWS: usize = 1024;
+
+/// Whether the results of harnesses are read: large texts, which only policies look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Results {
+    /// Every rollout has its own.
+    Read,
+    /// Those of staged rollouts may be left out.
+    OfUnsigned,
+}
 
 /// One part of an archive.
 #[derive(Clone, Debug)]
@@ -84,7 +93,7 @@ impl Archive {
     ///
     /// A file that is missing, differs from its BLAKE3, or is not the table that it should be.
     pub fn read_part(&self, part: usize) -> Result<Vec<Group>> {
-        self.part(part).map(|part| part.groups)
+        self.part(part, Results::Read).map(|part| part.groups)
     }
 
     /// One part.
@@ -92,26 +101,24 @@ impl Archive {
     /// # Errors
     ///
     /// As [`Archive::read_part`].
-    pub fn part(&self, part: usize) -> Result<Part> {
+    pub fn part(&self, part: usize, results: Results) -> Result<Part> {
         let part = part as u64;
         let (mut groups, mut all_known): (Vec<Group>, Vec<Known>) = (Vec::new(), Vec::new());
         let mut places = Places::default();
-        self.table(part, "rollouts", |batch| {
-            for (known, rollout) in rollouts::decode(batch)? {
-                let group_id = known.group_id.clone();
-                all_known.push(known);
-                if groups.last().is_none_or(|group| group.group_id != group_id) {
-                    groups.push(Group { group_id: group_id.clone(), rollouts: Vec::new() });
-                }
-                let at = groups.len() - 1;
-                let rollouts = &mut groups[at].rollouts;
-                if !places.insert(group_id, rollout.rollout_id.clone(), (at, rollouts.len())) {
-                    return Err(format!("rollout {} is there twice", rollout.rollout_id));
-                }
-                rollouts.push(rollout);
+        for (known, rollout) in self.rollouts(part, results)? {
+            let group_id = known.group_id.clone();
+            all_known.push(known);
+            if groups.last().is_none_or(|group| group.group_id != group_id) {
+                groups.push(Group { group_id: group_id.clone(), rollouts: Vec::new() });
             }
-            Ok(())
-        })?;
+            let at = groups.len() - 1;
+            let rollouts = &mut groups[at].rollouts;
+            if !places.insert(group_id, rollout.rollout_id.clone(), (at, rollouts.len())) {
+                let what = format!("rollout {} is there twice", rollout.rollout_id);
+                return Err(self.corrupt(&part_path("rollouts", part), &what));
+            }
+            rollouts.push(rollout);
+        }
         let ledger = || {
             self.table(part, "ledger", |batch| {
                 ledger::decode(batch, |group, rollout, put| {
@@ -152,6 +159,26 @@ impl Archive {
         Ok(Part { groups, known: all_known })
     }
 
+    /// The rollouts of a part, without their ledgers and calls.
+    fn rollouts(&self, part: u64, results: Results) -> Result<Vec<(Known, Rollout)>> {
+        let path = part_path("rollouts", part);
+        let read = |columns| -> Result<Vec<(Known, Rollout)>> {
+            let mut all = Vec::new();
+            decode_table(&self.dir, &self.manifest.files, &path, Some(columns), |batch| {
+                all.extend(rollouts::decode(batch, columns)?);
+                Ok(())
+            })?;
+            Ok(all)
+        };
+        if results == Results::OfUnsigned {
+            let all = read(&rollouts::WITHOUT_RESULT)?;
+            if all.iter().all(|(_, rollout)| rollout.source == SourceKind::Staged) {
+                return Ok(all);
+            }
+        }
+        read(&rollouts::COLUMNS)
+    }
+
     /// All groups, in order. Parts are read in parallel.
     ///
     /// # Errors
@@ -160,7 +187,7 @@ impl Archive {
     pub fn groups(&self) -> Result<Vec<Group>> {
         let parts: Vec<_> = (0..self.part_count())
             .into_par_iter()
-            .map(|part| self.part(part))
+            .map(|part| self.part(part, Results::Read))
             .collect::<Result<_>>()?;
         let (groups, known): (Vec<_>, Vec<_>) =
             parts.into_iter().map(|part| (part.groups, part.known)).unzip();

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use super::resolve::Resolver;
 use super::ui::{Tone, Ui};
-use crate::archive::{Archive, Group, Part};
+use crate::archive::{Archive, Group, Part, Results};
 use crate::config::Fraction;
 use crate::error::{Error, Result};
 use crate::finding::{Code, Finding, Severity};
@@ -122,6 +122,7 @@ pub fn each_part<T: Send>(
     let bar = ui.progress_of_bytes(doing, total);
     let mut known = Vec::new();
     archive.each_part(
+        Results::Read,
         |read| {
             let Part { groups, known } = read?;
             Ok((work(groups), known))

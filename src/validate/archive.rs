@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::read_data::{Amount, ReadData, Stored};
 use super::{Options, invalid_rollouts, validate};
-use crate::archive::{Archive, Group, MANIFEST, QUARANTINE, Quarantined};
+use crate::archive::{Archive, Group, MANIFEST, QUARANTINE, Quarantined, Results};
 use crate::error::{Error, Kind, Result};
 use crate::finding::{Code, Finding, Location};
 use crate::id::{CaptureKey, GroupId, RolloutId};
@@ -73,7 +73,13 @@ pub fn archive(
         quarantine.iter().filter_map(|entry| entry.capture_key.as_ref()).collect();
     let (mut owners, mut known) = (BTreeMap::new(), Vec::new());
     let stored = Stored::new(archive);
+    // The digests of rollouts, which cover the results, are made of unsigned ones at least.
+    let results = match settings.policy.is_some() || settings.read_data.is_some() {
+        true => Results::Read,
+        false => Results::OfUnsigned,
+    };
     archive.each_part(
+        results,
         |read| {
             let read = read?;
             let mut piece = part(&read.groups, settings, &stored, &lost);

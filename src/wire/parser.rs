@@ -86,17 +86,22 @@ impl From<Json> for Value<'_> {
     }
 }
 
+/// Depths that have a hint of their own.
+const HINTS: usize = 8;
+
 /// Cursor over a text; what reads JSON of a known form without a tree starts here too.
 pub(super) struct Parser<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) text: &'a str,
     pub(super) at: usize,
     dialect: Dialect,
+    /// Members of the last object at every depth: the next mostly has as many.
+    members: [u8; HINTS],
 }
 
 impl<'a> Parser<'a> {
     pub(super) fn new(text: &'a str, dialect: Dialect) -> Self {
-        Parser { bytes: text.as_bytes(), text, at: 0, dialect }
+        Parser { bytes: text.as_bytes(), text, at: 0, dialect, members: [0; HINTS] }
     }
 
     /// Nothing but white space is left.
@@ -230,11 +235,11 @@ impl<'a> Parser<'a> {
 
     fn dict(&mut self, depth: usize) -> Result<Value<'a>, JsonError> {
         self.at += 1;
-        let mut members = Vec::new();
         self.space();
         if self.word("}") {
-            return Ok(Value::Dict(members));
+            return Ok(Value::Dict(Vec::new()));
         }
+        let mut members = Vec::with_capacity(self.members[depth.min(HINTS - 1)].into());
         loop {
             self.space();
             if self.bytes.get(self.at) != Some(&b'"') {
@@ -248,6 +253,7 @@ impl<'a> Parser<'a> {
             members.push((key, self.value(depth + 1)?));
             self.space();
             if self.word("}") {
+                self.members[depth.min(HINTS - 1)] = members.len().min(31) as u8;
                 return Ok(Value::Dict(members));
             }
             if !self.word(",") {

@@ -41,7 +41,7 @@ pub(in crate::archive) fn encode(
         .flag("mask_sample", rollouts().map(|r| Some(r.mask_sample)))
         .text("source", rollouts().map(|r| word(&SOURCES, r.source)))
         .text("completeness", rollouts().map(|r| word(&COMPLETENESS, r.completeness)))
-        .long_text("result", rollouts().map(|r| r.result.as_deref()))
+        .long_text(RESULT, rollouts().map(|r| r.result.as_deref()))
         .digest("digest", rows.iter().map(|(_, digest)| Some(*digest)))?
         .finish()
 }
@@ -70,8 +70,36 @@ fn known_at(row: &Columns<'_>, at: usize) -> Result<Known, Fault> {
     })
 }
 
-/// Rollouts without their ledgers and calls, each with what is known of it.
-pub(in crate::archive) fn decode(batch: &RecordBatch) -> Result<Vec<(Known, Rollout)>, Fault> {
+/// All columns.
+pub(in crate::archive) const COLUMNS: [&str; 11] = [
+    "group_id",
+    "rollout_id",
+    "slot",
+    "group_size",
+    "digest",
+    "capture_key",
+    "reward",
+    "mask_sample",
+    "source",
+    "completeness",
+    RESULT,
+];
+
+/// The same but for the results.
+pub(in crate::archive) const WITHOUT_RESULT: [&str; 10] = {
+    let [rest @ .., _] = COLUMNS;
+    rest
+};
+
+const RESULT: &str = "result";
+
+/// Rollouts without their ledgers and calls, each with what is known of it. Of `columns`, which
+/// the batch must have, the results may be missing.
+pub(in crate::archive) fn decode(
+    batch: &RecordBatch,
+    columns: &[&str],
+) -> Result<Vec<(Known, Rollout)>, Fault> {
+    let with_result = columns.contains(&RESULT);
     let mut rollouts = Vec::with_capacity(batch.num_rows());
     each(batch, |row, at| {
         let known = known_at(row, at)?;
@@ -82,7 +110,10 @@ pub(in crate::archive) fn decode(batch: &RecordBatch) -> Result<Vec<(Known, Roll
             capture_key: row.text("capture_key", at)?.into(),
             reward: row.number_or_null::<Float64Type>("reward", at)?,
             mask_sample: row.flag("mask_sample", at)?.unwrap_or(false),
-            result: row.text_or_null("result", at)?.map(str::to_owned),
+            result: match with_result {
+                true => row.text_or_null(RESULT, at)?.map(str::to_owned),
+                false => None,
+            },
             source: value("source", &SOURCES, row.text("source", at)?)?,
             completeness: value("completeness", &COMPLETENESS, row.text("completeness", at)?)?,
             ledger: Ledger::default(),
