@@ -53,6 +53,19 @@ const TENS: [u64; 20] = powers(10);
 /// Powers of five, as far as 64 bits go.
 const FIVES: [u64; 28] = powers(5);
 
+/// 2^127 over each of [`FIVES`] with its high bit set, rounded down; no use for the first, which
+/// would not fit.
+const RECIPROCALS: [u64; 28] = {
+    let mut reciprocals = [0; 28];
+    let mut at = 1;
+    while at < reciprocals.len() {
+        let power = FIVES[at] << FIVES[at].leading_zeros();
+        reciprocals[at] = ((1 << 127) / power as u128) as u64;
+        at += 1;
+    }
+    reciprocals
+};
+
 const fn powers<const N: usize>(base: u64) -> [u64; N] {
     let mut powers = [1; N];
     let mut at = 1;
@@ -175,21 +188,30 @@ impl Number {
     /// This number over `10^places`, rounded as IEEE 754 asks; `None` where 64 bits do not hold
     /// the operands.
     fn over_ten_to(&self, places: i32) -> Option<f64> {
-        let power = usize::try_from(places).ok().and_then(|places| FIVES.get(places).copied())?;
+        let at = usize::try_from(places).ok().filter(|&places| places < FIVES.len())?;
+        let power = FIVES[at];
         if self.beyond {
             return None;
         }
         if self.value == 0 {
             return Some(0.0);
         }
-        // Both with their high bit set, so the quotient has 63 or 64 bits. What is left over only
-        // has to keep it from looking like a tie, which the lowest bit does.
+        // Both with their high bit set, so the quotient has 63 or 64 bits.
         let (up, down) = (self.value.leading_zeros(), power.leading_zeros());
-        let over = u128::from(self.value << up) << 63;
-        let under = u128::from(power << down);
-        let quotient = (over / under) as u64 | u64::from(over % under != 0);
+        let (over, under) = (self.value << up, power << down);
         let exponent = down as i32 - up as i32 - places - 63;
-        Some(quotient as f64 * f64::from_bits(((1023 + exponent) as u64) << 52))
+        let scaled = |quotient: f64| quotient * f64::from_bits(((1023 + exponent) as u64) << 52);
+        // Less than two below the quotient: the reciprocal lacks less than one of its last place.
+        let least = ((u128::from(over) * u128::from(RECIPROCALS[at])) >> 64) as u64;
+        let (least, most) = (least as f64, least.saturating_add(2) as f64);
+        if least == most && at > 0 {
+            return Some(scaled(least));
+        }
+        // What is left over only has to keep the quotient from looking like a tie, which the
+        // lowest bit does.
+        let (over, under) = (u128::from(over) << 63, u128::from(under));
+        let quotient = (over / under) as u64 | u64::from(over % under != 0);
+        Some(scaled(quotient as f64))
     }
 }
 
@@ -275,6 +297,30 @@ mod tests {
             }
             let found = repeated(text.as_bytes(), b"0.0");
             prop_assert_eq!(found, (expected, expected * item.len()));
+        }
+    }
+
+    #[test]
+    fn numbers_are_those_of_the_standard_library() {
+        let mut seed = 1_u64;
+        let mut random = || {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            seed
+        };
+        for _ in 0..200_000 {
+            // Shortest spellings of either width, and digits cut where they may.
+            let value = f64::from_bits(random() >> 2 | 0x3C00_0000_0000_0000);
+            let cut = (random() % 20) as usize;
+            for text in
+                [format!("{value:?},"), format!("{:?},", value as f32), format!("{value:.cut$},")]
+            {
+                if let Some((found, _)) = decimal_item(&text) {
+                    let expected: f64 = text.trim_end_matches(',').parse().unwrap();
+                    assert_eq!(found.to_bits(), expected.to_bits(), "{text}");
+                }
+            }
         }
     }
 

@@ -87,9 +87,12 @@ impl Draft {
         nullable: bool,
         values: impl Iterator<Item = Option<&'a [T::Native]>>,
     ) -> Self {
-        let mut items: Vec<T::Native> = Vec::new();
-        let mut offsets = vec![0i64];
-        let mut valid = Vec::new();
+        let values: Vec<_> = values.collect();
+        let count = values.iter().flatten().map(|value| value.len()).sum();
+        let mut items: Vec<T::Native> = Vec::with_capacity(count);
+        let mut offsets = Vec::with_capacity(values.len() + 1);
+        offsets.push(0i64);
+        let mut valid = Vec::with_capacity(values.len());
         for value in values {
             items.extend_from_slice(value.unwrap_or_default());
             offsets.push(items.len() as i64);
