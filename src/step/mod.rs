@@ -9,6 +9,7 @@ pub mod loss;
 pub mod metrics;
 pub mod model;
 pub mod pack;
+pub mod plan;
 pub mod report;
 pub mod sequence_error;
 pub mod settings;

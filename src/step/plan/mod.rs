@@ -1,0 +1,4 @@
+//! What a step computes at once, and at what cost.
+
+pub mod forest;
+pub mod pack;
