@@ -9,6 +9,7 @@ mod oracle;
 mod order;
 mod ownership;
 mod packing;
+mod recurrent;
 mod rejected;
 
 use forestctl::archive::Group;
