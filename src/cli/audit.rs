@@ -273,7 +273,7 @@ fn told_unscored(report: &AuditReport) -> String {
         .map(|(why, calls)| format!("{} {}", why.as_str(), thousands(*calls)))
         .collect();
     match reasons.is_empty() {
-        true => "No call was left out".to_owned(),
+        true => "There are no calls".to_owned(),
         false => format!("Calls left out: {}", reasons.join(", ")),
     }
 }

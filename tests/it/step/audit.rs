@@ -369,3 +369,19 @@ fn audits_that_make_no_sense_exit_2_with_advice() {
         assert!(stderr.contains(word), "{flags:?}: {stderr}");
     }
 }
+
+#[test]
+fn an_archive_without_generations_is_nothing_to_do() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::create_dir(home.path().join("bare")).unwrap();
+    for file in ["receipts.jsonl", "rollouts.jsonl"] {
+        let from = closed_loop("seed1/staged-v2").join(file);
+        std::fs::copy(from, home.path().join("bare").join(file)).unwrap();
+    }
+    assert!(forestctl(&["ingest", "bare", "-o", "run"], home.path()).status.success());
+    let policy = model("tiny-qwen3");
+    let output =
+        forestctl(&["audit-logprobs", "run", "--model", policy.to_str().unwrap()], home.path());
+    assert_eq!(output.status.code(), Some(4));
+    assert!(text(&output.stderr).contains("holds no generation to score"));
+}
