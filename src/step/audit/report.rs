@@ -119,7 +119,7 @@ pub struct Disagreement {
 /// Result of an audit.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct AuditReport {
-    /// [`SCHEMA_VERSION`].
+    /// Version of this document.
     pub schema_version: u32,
     /// Where own contexts come from.
     pub own_context: OwnContext,
