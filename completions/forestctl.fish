@@ -44,6 +44,7 @@ complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "cleanup-plan" -
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "config" -d 'Check a NeMo-RL configuration for forest training, or show what it settles'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "doctor" -d 'Tell what is installed, what is missing, and the command that mends it'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "step" -d 'Run one GRPO optimizer step on rows'
+complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "audit-logprobs" -d 'Compare log-probabilities: captured, under each call\'s own context, and in rows'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "completions" -d 'Print shell completions'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "man" -d 'Print a man page'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "generated" -d 'Write the generated files of the repository'
@@ -204,6 +205,9 @@ corrupt_tensor\t''
 inconsistent_archive\t''
 unlisted_file\t''
 unknown_code\t''
+row_span_mismatch\t''
+row_context_mismatch\t''
+captured_logprob_mismatch\t''
 warnings\t''"
 complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -l warn -d 'Make findings of these codes warnings' -r -f -a "malformed_json\t''
 malformed_record\t''
@@ -335,6 +339,9 @@ corrupt_tensor\t''
 inconsistent_archive\t''
 unlisted_file\t''
 unknown_code\t''
+row_span_mismatch\t''
+row_context_mismatch\t''
+captured_logprob_mismatch\t''
 warnings\t''"
 complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -l allow -d 'Leave findings of these codes out; how many they were is still said' -r -f -a "malformed_json\t''
 malformed_record\t''
@@ -466,6 +473,9 @@ corrupt_tensor\t''
 inconsistent_archive\t''
 unlisted_file\t''
 unknown_code\t''
+row_span_mismatch\t''
+row_context_mismatch\t''
+captured_logprob_mismatch\t''
 warnings\t''"
 complete -c forestctl -n "__fish_forestctl_using_subcommand validate" -l format -d 'How results are printed on stdout: human, json, jsonl, or csv' -r -f -a "human\t'For reading; not stable'
 json\t'One versioned JSON document'
@@ -688,6 +698,39 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand step" -s q -l quiet 
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -s v -l verbose -d 'Log what is being done; twice for details'
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -s V -l version -d 'Print version'
+complete -c forestctl -n "__fish_forestctl_using_subcommand audit-logprobs" -l model -d 'Hugging Face model directory: config.json and safetensors' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand audit-logprobs" -l archive -d 'The archive that the rows were built from' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand audit-logprobs" -l config -d 'NeMo-RL YAML whose sections token_capture, policy, grpo, loss_fn and async_rl are read' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand audit-logprobs" -l policy -d 'Which captured calls train [default: returned_history]' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand audit-logprobs" -l selector-python -d 'Python interpreter of a module:function policy' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand audit-logprobs" -l selector-timeout -d 'Seconds that a selector may take for one rollout' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand audit-logprobs" -l min-valid-fraction -d 'Drop prompt groups of which a smaller share of rollouts has a verified layout' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand audit-logprobs" -l dtype -d 'Number format of the computation [default: the model\'s own]' -r -f -a "float64\t'Everything in float64, also norms, rotary tables and softmax'
+float32\t'Everything in float32'
+bfloat16\t'Products in bfloat16; norms, softmax, main weights and optimizer in float32'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand audit-logprobs" -l device -d 'cpu, cuda, or cuda:INDEX' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand audit-logprobs" -l pack-tokens -d 'Tokens of rows that are computed at once; 0 computes row by row' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand audit-logprobs" -l context-tolerance -d 'Own against in the row: largest difference of a token [default: 1e-9, 1e-4 or 0.25 in float64, float32 or bfloat16]' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand audit-logprobs" -l tolerance -d 'Captured against own: largest difference of a token [default: 0.001, or 1 for models of 16 bits]' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand audit-logprobs" -l mean-tolerance -d 'Captured against own: largest mean difference of a generation [default: 0.0001, or 0.05 for models of 16 bits]' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand audit-logprobs" -l weight-version -d 'Hold only what these weights sampled against what was captured' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand audit-logprobs" -l top -d 'Show this many disagreements, worst first' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand audit-logprobs" -l fail-on -d 'Least severity of a disagreement that makes the exit code 1; captured ones are warnings' -r -f -a "never\t'No finding does'
+error\t'Wrong evidence only'
+warning\t'Whatever masks, too'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand audit-logprobs" -l format -d 'How results are printed on stdout: human, json, jsonl, or csv' -r -f -a "human\t'For reading; not stable'
+json\t'One versioned JSON document'
+jsonl\t'One JSON object per item and line'
+csv\t'A table with a header line'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand audit-logprobs" -l color -d 'When to colour: auto, always, or never; NO_COLOR is honoured' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand audit-logprobs" -s j -l jobs -d 'Worker threads; 0 means one per core. Results are the same bytes for any number' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand audit-logprobs" -l assume-complete -d 'Take sources that cannot tell whether calls were lost as complete'
+complete -c forestctl -n "__fish_forestctl_using_subcommand audit-logprobs" -s q -l quiet -d 'Say only what is asked for; exit codes stay'
+complete -c forestctl -n "__fish_forestctl_using_subcommand audit-logprobs" -s v -l verbose -d 'Log what is being done; twice for details'
+complete -c forestctl -n "__fish_forestctl_using_subcommand audit-logprobs" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c forestctl -n "__fish_forestctl_using_subcommand audit-logprobs" -s V -l version -d 'Print version'
 complete -c forestctl -n "__fish_forestctl_using_subcommand completions" -l format -d 'How results are printed on stdout: human, json, jsonl, or csv' -r -f -a "human\t'For reading; not stable'
 json\t'One versioned JSON document'
 jsonl\t'One JSON object per item and line'
@@ -724,17 +767,18 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand generated" -s q -l q
 complete -c forestctl -n "__fish_forestctl_using_subcommand generated" -s v -l verbose -d 'Log what is being done; twice for details'
 complete -c forestctl -n "__fish_forestctl_using_subcommand generated" -s h -l help -d 'Print help'
 complete -c forestctl -n "__fish_forestctl_using_subcommand generated" -s V -l version -d 'Print version'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step completions man generated help" -f -a "ingest" -d 'Read captures into an archive'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step completions man generated help" -f -a "validate" -d 'Prove an archive: digests, lengths, lineage, completeness'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step completions man generated help" -f -a "select" -d 'Choose the calls that train, with a verdict and reason for every rollout'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step completions man generated help" -f -a "build-rows" -d 'Turn selected calls into training rows, with masks, padding, and advantages'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step completions man generated help" -f -a "cleanup-plan" -d 'List staging keys that may be removed, and those that must stay'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step completions man generated help" -f -a "config" -d 'Check a NeMo-RL configuration for forest training, or show what it settles'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step completions man generated help" -f -a "doctor" -d 'Tell what is installed, what is missing, and the command that mends it'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step completions man generated help" -f -a "step" -d 'Run one GRPO optimizer step on rows'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step completions man generated help" -f -a "completions" -d 'Print shell completions'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step completions man generated help" -f -a "man" -d 'Print a man page'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step completions man generated help" -f -a "generated" -d 'Write the generated files of the repository'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step completions man generated help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "ingest" -d 'Read captures into an archive'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "validate" -d 'Prove an archive: digests, lengths, lineage, completeness'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "select" -d 'Choose the calls that train, with a verdict and reason for every rollout'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "build-rows" -d 'Turn selected calls into training rows, with masks, padding, and advantages'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "cleanup-plan" -d 'List staging keys that may be removed, and those that must stay'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "config" -d 'Check a NeMo-RL configuration for forest training, or show what it settles'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "doctor" -d 'Tell what is installed, what is missing, and the command that mends it'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "step" -d 'Run one GRPO optimizer step on rows'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "audit-logprobs" -d 'Compare log-probabilities: captured, under each call\'s own context, and in rows'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "completions" -d 'Print shell completions'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "man" -d 'Print a man page'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "generated" -d 'Write the generated files of the repository'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c forestctl -n "__fish_forestctl_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "check" -d 'Report everything that keeps a file from forest training'
 complete -c forestctl -n "__fish_forestctl_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "show" -d 'Print every setting of build-rows, and where its value comes from'

@@ -80,9 +80,9 @@ all\:"Every call"))' \
 '--fail-on=[Least severity of a finding that makes the exit code 1]:SEVERITY:((never\:"No finding does"
 error\:"Wrong evidence only"
 warning\:"Whatever masks, too"))' \
-'*--deny=[Make findings of these codes errors; \`warnings\` names all warnings]:CODE:(malformed_json malformed_record malformed_receipt malformed_media malformed_rollout line_too_long unreadable_source quarantine_full superseded_attempt malformed_sidecar orphan_tensor token_id_out_of_range conflicting_record unknown_scope conflicting_store_entry torn_store_tail store_unreadable unresolved_parent parent_digest_mismatch unsupported_schema unsupported_digest unsupported_extras_digest unsupported_fingerprint unsupported_replay unsupported_recovery rollout_failed capture_poisoned empty_manifest duplicate_manifest_row duplicate_staging_key row_count_mismatch duplicate_snapshot snapshot_identity_mismatch snapshot_order_mismatch wrong_rollout wrong_model_call_id wrong_parent_call_id wrong_mode wrong_prev_len wrong_delta_len wrong_cum_len wrong_weight_version wrong_digest wrong_extras_digest wrong_chain_hash wrong_cumulative_hash wrong_schema_version wrong_digest_version wrong_extras_digest_version invalid_snapshot corrupt_digest corrupt_extras_digest missing_parent parent_length_mismatch lineage_cycle missing_terminal chain_hash_mismatch invalid_mask_order empty_generation cumulative_hash_mismatch missing_receipt receipt_reward_mismatch uncommitted_record unaccounted_call capture_pending capture_failed capture_cancelled completion_failed completeness_unknown capture_incomplete completion_unrecorded clamped_logprob positive_logprob entry_digest_mismatch media_flag_mismatch media_metadata_mismatch invalid_media_geometry media_span_order media_span_outside_prompt media_token_mismatch media_uncovered media_not_new media_retained_changed media_prefix_mismatch missing_media_tensor unexpected_media_tensor invalid_media_tensor media_count_mismatch media_size_mismatch media_frame_mismatch media_size_indivisible media_patch_mismatch media_merge_mismatch media_frames_mixed media_dtype_mismatch media_patch_size_mismatch selection_not_closed failed_selected_call missing_reward missing_logprob missing_evidence ambiguous_evidence contradictory_evidence duplicated_evidence unmatched_evidence partial_generation unsupported_item several_sessions terminal_not_selected terminal_mismatch unattributed_terminal missing_completion selector_failed selector_timeout invalid_selection no_verified_layout too_few_valid_rollouts inconsistent_group incomplete_group route_shape_mismatch invalid_route overlong seq_logprob_error environment_masked corrupt_file missing_tensor corrupt_tensor inconsistent_archive unlisted_file unknown_code warnings)' \
-'*--warn=[Make findings of these codes warnings]:CODE:(malformed_json malformed_record malformed_receipt malformed_media malformed_rollout line_too_long unreadable_source quarantine_full superseded_attempt malformed_sidecar orphan_tensor token_id_out_of_range conflicting_record unknown_scope conflicting_store_entry torn_store_tail store_unreadable unresolved_parent parent_digest_mismatch unsupported_schema unsupported_digest unsupported_extras_digest unsupported_fingerprint unsupported_replay unsupported_recovery rollout_failed capture_poisoned empty_manifest duplicate_manifest_row duplicate_staging_key row_count_mismatch duplicate_snapshot snapshot_identity_mismatch snapshot_order_mismatch wrong_rollout wrong_model_call_id wrong_parent_call_id wrong_mode wrong_prev_len wrong_delta_len wrong_cum_len wrong_weight_version wrong_digest wrong_extras_digest wrong_chain_hash wrong_cumulative_hash wrong_schema_version wrong_digest_version wrong_extras_digest_version invalid_snapshot corrupt_digest corrupt_extras_digest missing_parent parent_length_mismatch lineage_cycle missing_terminal chain_hash_mismatch invalid_mask_order empty_generation cumulative_hash_mismatch missing_receipt receipt_reward_mismatch uncommitted_record unaccounted_call capture_pending capture_failed capture_cancelled completion_failed completeness_unknown capture_incomplete completion_unrecorded clamped_logprob positive_logprob entry_digest_mismatch media_flag_mismatch media_metadata_mismatch invalid_media_geometry media_span_order media_span_outside_prompt media_token_mismatch media_uncovered media_not_new media_retained_changed media_prefix_mismatch missing_media_tensor unexpected_media_tensor invalid_media_tensor media_count_mismatch media_size_mismatch media_frame_mismatch media_size_indivisible media_patch_mismatch media_merge_mismatch media_frames_mixed media_dtype_mismatch media_patch_size_mismatch selection_not_closed failed_selected_call missing_reward missing_logprob missing_evidence ambiguous_evidence contradictory_evidence duplicated_evidence unmatched_evidence partial_generation unsupported_item several_sessions terminal_not_selected terminal_mismatch unattributed_terminal missing_completion selector_failed selector_timeout invalid_selection no_verified_layout too_few_valid_rollouts inconsistent_group incomplete_group route_shape_mismatch invalid_route overlong seq_logprob_error environment_masked corrupt_file missing_tensor corrupt_tensor inconsistent_archive unlisted_file unknown_code warnings)' \
-'*--allow=[Leave findings of these codes out; how many they were is still said]:CODE:(malformed_json malformed_record malformed_receipt malformed_media malformed_rollout line_too_long unreadable_source quarantine_full superseded_attempt malformed_sidecar orphan_tensor token_id_out_of_range conflicting_record unknown_scope conflicting_store_entry torn_store_tail store_unreadable unresolved_parent parent_digest_mismatch unsupported_schema unsupported_digest unsupported_extras_digest unsupported_fingerprint unsupported_replay unsupported_recovery rollout_failed capture_poisoned empty_manifest duplicate_manifest_row duplicate_staging_key row_count_mismatch duplicate_snapshot snapshot_identity_mismatch snapshot_order_mismatch wrong_rollout wrong_model_call_id wrong_parent_call_id wrong_mode wrong_prev_len wrong_delta_len wrong_cum_len wrong_weight_version wrong_digest wrong_extras_digest wrong_chain_hash wrong_cumulative_hash wrong_schema_version wrong_digest_version wrong_extras_digest_version invalid_snapshot corrupt_digest corrupt_extras_digest missing_parent parent_length_mismatch lineage_cycle missing_terminal chain_hash_mismatch invalid_mask_order empty_generation cumulative_hash_mismatch missing_receipt receipt_reward_mismatch uncommitted_record unaccounted_call capture_pending capture_failed capture_cancelled completion_failed completeness_unknown capture_incomplete completion_unrecorded clamped_logprob positive_logprob entry_digest_mismatch media_flag_mismatch media_metadata_mismatch invalid_media_geometry media_span_order media_span_outside_prompt media_token_mismatch media_uncovered media_not_new media_retained_changed media_prefix_mismatch missing_media_tensor unexpected_media_tensor invalid_media_tensor media_count_mismatch media_size_mismatch media_frame_mismatch media_size_indivisible media_patch_mismatch media_merge_mismatch media_frames_mixed media_dtype_mismatch media_patch_size_mismatch selection_not_closed failed_selected_call missing_reward missing_logprob missing_evidence ambiguous_evidence contradictory_evidence duplicated_evidence unmatched_evidence partial_generation unsupported_item several_sessions terminal_not_selected terminal_mismatch unattributed_terminal missing_completion selector_failed selector_timeout invalid_selection no_verified_layout too_few_valid_rollouts inconsistent_group incomplete_group route_shape_mismatch invalid_route overlong seq_logprob_error environment_masked corrupt_file missing_tensor corrupt_tensor inconsistent_archive unlisted_file unknown_code warnings)' \
+'*--deny=[Make findings of these codes errors; \`warnings\` names all warnings]:CODE:(malformed_json malformed_record malformed_receipt malformed_media malformed_rollout line_too_long unreadable_source quarantine_full superseded_attempt malformed_sidecar orphan_tensor token_id_out_of_range conflicting_record unknown_scope conflicting_store_entry torn_store_tail store_unreadable unresolved_parent parent_digest_mismatch unsupported_schema unsupported_digest unsupported_extras_digest unsupported_fingerprint unsupported_replay unsupported_recovery rollout_failed capture_poisoned empty_manifest duplicate_manifest_row duplicate_staging_key row_count_mismatch duplicate_snapshot snapshot_identity_mismatch snapshot_order_mismatch wrong_rollout wrong_model_call_id wrong_parent_call_id wrong_mode wrong_prev_len wrong_delta_len wrong_cum_len wrong_weight_version wrong_digest wrong_extras_digest wrong_chain_hash wrong_cumulative_hash wrong_schema_version wrong_digest_version wrong_extras_digest_version invalid_snapshot corrupt_digest corrupt_extras_digest missing_parent parent_length_mismatch lineage_cycle missing_terminal chain_hash_mismatch invalid_mask_order empty_generation cumulative_hash_mismatch missing_receipt receipt_reward_mismatch uncommitted_record unaccounted_call capture_pending capture_failed capture_cancelled completion_failed completeness_unknown capture_incomplete completion_unrecorded clamped_logprob positive_logprob entry_digest_mismatch media_flag_mismatch media_metadata_mismatch invalid_media_geometry media_span_order media_span_outside_prompt media_token_mismatch media_uncovered media_not_new media_retained_changed media_prefix_mismatch missing_media_tensor unexpected_media_tensor invalid_media_tensor media_count_mismatch media_size_mismatch media_frame_mismatch media_size_indivisible media_patch_mismatch media_merge_mismatch media_frames_mixed media_dtype_mismatch media_patch_size_mismatch selection_not_closed failed_selected_call missing_reward missing_logprob missing_evidence ambiguous_evidence contradictory_evidence duplicated_evidence unmatched_evidence partial_generation unsupported_item several_sessions terminal_not_selected terminal_mismatch unattributed_terminal missing_completion selector_failed selector_timeout invalid_selection no_verified_layout too_few_valid_rollouts inconsistent_group incomplete_group route_shape_mismatch invalid_route overlong seq_logprob_error environment_masked corrupt_file missing_tensor corrupt_tensor inconsistent_archive unlisted_file unknown_code row_span_mismatch row_context_mismatch captured_logprob_mismatch warnings)' \
+'*--warn=[Make findings of these codes warnings]:CODE:(malformed_json malformed_record malformed_receipt malformed_media malformed_rollout line_too_long unreadable_source quarantine_full superseded_attempt malformed_sidecar orphan_tensor token_id_out_of_range conflicting_record unknown_scope conflicting_store_entry torn_store_tail store_unreadable unresolved_parent parent_digest_mismatch unsupported_schema unsupported_digest unsupported_extras_digest unsupported_fingerprint unsupported_replay unsupported_recovery rollout_failed capture_poisoned empty_manifest duplicate_manifest_row duplicate_staging_key row_count_mismatch duplicate_snapshot snapshot_identity_mismatch snapshot_order_mismatch wrong_rollout wrong_model_call_id wrong_parent_call_id wrong_mode wrong_prev_len wrong_delta_len wrong_cum_len wrong_weight_version wrong_digest wrong_extras_digest wrong_chain_hash wrong_cumulative_hash wrong_schema_version wrong_digest_version wrong_extras_digest_version invalid_snapshot corrupt_digest corrupt_extras_digest missing_parent parent_length_mismatch lineage_cycle missing_terminal chain_hash_mismatch invalid_mask_order empty_generation cumulative_hash_mismatch missing_receipt receipt_reward_mismatch uncommitted_record unaccounted_call capture_pending capture_failed capture_cancelled completion_failed completeness_unknown capture_incomplete completion_unrecorded clamped_logprob positive_logprob entry_digest_mismatch media_flag_mismatch media_metadata_mismatch invalid_media_geometry media_span_order media_span_outside_prompt media_token_mismatch media_uncovered media_not_new media_retained_changed media_prefix_mismatch missing_media_tensor unexpected_media_tensor invalid_media_tensor media_count_mismatch media_size_mismatch media_frame_mismatch media_size_indivisible media_patch_mismatch media_merge_mismatch media_frames_mixed media_dtype_mismatch media_patch_size_mismatch selection_not_closed failed_selected_call missing_reward missing_logprob missing_evidence ambiguous_evidence contradictory_evidence duplicated_evidence unmatched_evidence partial_generation unsupported_item several_sessions terminal_not_selected terminal_mismatch unattributed_terminal missing_completion selector_failed selector_timeout invalid_selection no_verified_layout too_few_valid_rollouts inconsistent_group incomplete_group route_shape_mismatch invalid_route overlong seq_logprob_error environment_masked corrupt_file missing_tensor corrupt_tensor inconsistent_archive unlisted_file unknown_code row_span_mismatch row_context_mismatch captured_logprob_mismatch warnings)' \
+'*--allow=[Leave findings of these codes out; how many they were is still said]:CODE:(malformed_json malformed_record malformed_receipt malformed_media malformed_rollout line_too_long unreadable_source quarantine_full superseded_attempt malformed_sidecar orphan_tensor token_id_out_of_range conflicting_record unknown_scope conflicting_store_entry torn_store_tail store_unreadable unresolved_parent parent_digest_mismatch unsupported_schema unsupported_digest unsupported_extras_digest unsupported_fingerprint unsupported_replay unsupported_recovery rollout_failed capture_poisoned empty_manifest duplicate_manifest_row duplicate_staging_key row_count_mismatch duplicate_snapshot snapshot_identity_mismatch snapshot_order_mismatch wrong_rollout wrong_model_call_id wrong_parent_call_id wrong_mode wrong_prev_len wrong_delta_len wrong_cum_len wrong_weight_version wrong_digest wrong_extras_digest wrong_chain_hash wrong_cumulative_hash wrong_schema_version wrong_digest_version wrong_extras_digest_version invalid_snapshot corrupt_digest corrupt_extras_digest missing_parent parent_length_mismatch lineage_cycle missing_terminal chain_hash_mismatch invalid_mask_order empty_generation cumulative_hash_mismatch missing_receipt receipt_reward_mismatch uncommitted_record unaccounted_call capture_pending capture_failed capture_cancelled completion_failed completeness_unknown capture_incomplete completion_unrecorded clamped_logprob positive_logprob entry_digest_mismatch media_flag_mismatch media_metadata_mismatch invalid_media_geometry media_span_order media_span_outside_prompt media_token_mismatch media_uncovered media_not_new media_retained_changed media_prefix_mismatch missing_media_tensor unexpected_media_tensor invalid_media_tensor media_count_mismatch media_size_mismatch media_frame_mismatch media_size_indivisible media_patch_mismatch media_merge_mismatch media_frames_mixed media_dtype_mismatch media_patch_size_mismatch selection_not_closed failed_selected_call missing_reward missing_logprob missing_evidence ambiguous_evidence contradictory_evidence duplicated_evidence unmatched_evidence partial_generation unsupported_item several_sessions terminal_not_selected terminal_mismatch unattributed_terminal missing_completion selector_failed selector_timeout invalid_selection no_verified_layout too_few_valid_rollouts inconsistent_group incomplete_group route_shape_mismatch invalid_route overlong seq_logprob_error environment_masked corrupt_file missing_tensor corrupt_tensor inconsistent_archive unlisted_file unknown_code row_span_mismatch row_context_mismatch captured_logprob_mismatch warnings)' \
 '--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
 json\:"One versioned JSON document"
 jsonl\:"One JSON object per item and line"
@@ -418,6 +418,49 @@ never\:"Never"))' \
 ':rows -- The rows directory:_files' \
 && ret=0
 ;;
+(audit-logprobs)
+_arguments "${_arguments_options[@]}" : \
+'--model=[Hugging Face model directory\: config.json and safetensors]:DIR:_files' \
+'--archive=[The archive that the rows were built from]:ARCHIVE:_files' \
+'--config=[NeMo-RL YAML whose sections token_capture, policy, grpo, loss_fn and async_rl are read]:YAML:_files' \
+'--policy=[Which captured calls train \[default\: returned_history\]]:POLICY:_default' \
+'--selector-python=[Python interpreter of a module\:function policy]:PYTHON:_files' \
+'--selector-timeout=[Seconds that a selector may take for one rollout]:SECONDS:_default' \
+'--min-valid-fraction=[Drop prompt groups of which a smaller share of rollouts has a verified layout]:FRACTION:_default' \
+'--dtype=[Number format of the computation \[default\: the model'\''s own\]]:DTYPE:((float64\:"Everything in float64, also norms, rotary tables and softmax"
+float32\:"Everything in float32"
+bfloat16\:"Products in bfloat16; norms, softmax, main weights and optimizer in float32"))' \
+'--device=[cpu, cuda, or cuda\:INDEX]:DEVICE:_default' \
+'--pack-tokens=[Tokens of rows that are computed at once; 0 computes row by row]:TOKENS:_default' \
+'--context-tolerance=[Own against in the row\: largest difference of a token \[default\: 1e-9, 1e-4 or 0.25 in float64, float32 or bfloat16\]]:X:_default' \
+'--tolerance=[Captured against own\: largest difference of a token \[default\: 0.001, or 1 for models of 16 bits\]]:X:_default' \
+'--mean-tolerance=[Captured against own\: largest mean difference of a generation \[default\: 0.0001, or 0.05 for models of 16 bits\]]:X:_default' \
+'--weight-version=[Hold only what these weights sampled against what was captured]:N:_default' \
+'--top=[Show this many disagreements, worst first]:N:_default' \
+'--fail-on=[Least severity of a disagreement that makes the exit code 1; captured ones are warnings]:SEVERITY:((never\:"No finding does"
+error\:"Wrong evidence only"
+warning\:"Whatever masks, too"))' \
+'--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
+json\:"One versioned JSON document"
+jsonl\:"One JSON object per item and line"
+csv\:"A table with a header line"))' \
+'--color=[When to colour\: auto, always, or never; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+always\:"Always"
+never\:"Never"))' \
+'-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--jobs=[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--assume-complete[Take sources that cannot tell whether calls were lost as complete]' \
+'(-v --verbose)-q[Say only what is asked for; exit codes stay]' \
+'(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
+'*-v[Log what is being done; twice for details]' \
+'*--verbose[Log what is being done; twice for details]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'-V[Print version]' \
+'--version[Print version]' \
+':source -- A rows directory or an archive:_files' \
+&& ret=0
+;;
 (completions)
 _arguments "${_arguments_options[@]}" : \
 '--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
@@ -548,6 +591,10 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
+(audit-logprobs)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
 (completions)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
@@ -584,12 +631,18 @@ _forestctl_commands() {
 'config:Check a NeMo-RL configuration for forest training, or show what it settles' \
 'doctor:Tell what is installed, what is missing, and the command that mends it' \
 'step:Run one GRPO optimizer step on rows' \
+'audit-logprobs:Compare log-probabilities\: captured, under each call'\''s own context, and in rows' \
 'completions:Print shell completions' \
 'man:Print a man page' \
 'generated:Write the generated files of the repository' \
 'help:Print this message or the help of the given subcommand(s)' \
     )
     _describe -t commands 'forestctl commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__audit-logprobs_commands] )) ||
+_forestctl__subcmd__audit-logprobs_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl audit-logprobs commands' commands "$@"
 }
 (( $+functions[_forestctl__subcmd__build-rows_commands] )) ||
 _forestctl__subcmd__build-rows_commands() {
@@ -670,12 +723,18 @@ _forestctl__subcmd__help_commands() {
 'config:Check a NeMo-RL configuration for forest training, or show what it settles' \
 'doctor:Tell what is installed, what is missing, and the command that mends it' \
 'step:Run one GRPO optimizer step on rows' \
+'audit-logprobs:Compare log-probabilities\: captured, under each call'\''s own context, and in rows' \
 'completions:Print shell completions' \
 'man:Print a man page' \
 'generated:Write the generated files of the repository' \
 'help:Print this message or the help of the given subcommand(s)' \
     )
     _describe -t commands 'forestctl help commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__help__subcmd__audit-logprobs_commands] )) ||
+_forestctl__subcmd__help__subcmd__audit-logprobs_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl help audit-logprobs commands' commands "$@"
 }
 (( $+functions[_forestctl__subcmd__help__subcmd__build-rows_commands] )) ||
 _forestctl__subcmd__help__subcmd__build-rows_commands() {

@@ -1,4 +1,4 @@
-//! `forestctl-step`: the learner. `forestctl step` finds and runs it.
+//! `forestctl-step`: the learner. `forestctl step` and `forestctl audit-logprobs` find and run it.
 
 #[path = "../learner/mod.rs"]
 mod learner;
@@ -6,6 +6,7 @@ mod learner;
 use std::path::Path;
 use std::process::ExitCode;
 
+use forestctl::cli::audit::{self, AUDIT};
 use forestctl::cli::step::{StepArgs, main as converse, progress};
 use forestctl::cli::ui::Ui;
 use forestctl::error::{Error, Result};
@@ -17,7 +18,12 @@ use forestctl::step::report::StepReport;
 use learner::{Models, checkpoint};
 
 fn main() -> ExitCode {
-    ExitCode::from(converse(std::env::args_os(), step))
+    let mut args: Vec<_> = std::env::args_os().collect();
+    if args.get(1).is_some_and(|word| word == AUDIT) {
+        args.remove(1);
+        return ExitCode::from(audit::main(args, learner::audit::run));
+    }
+    ExitCode::from(converse(args, step))
 }
 
 fn step(args: &StepArgs, threads: usize, ui: &Ui) -> Result<Option<StepReport>> {

@@ -62,6 +62,8 @@ fn schemas() -> Vec<(String, String)> {
         ("config-show", super::config::show_schema()),
         ("doctor", super::doctor::schema()),
         ("step", schemars::schema_for!(crate::step::report::StepReport)),
+        ("audit-logprobs", schemars::schema_for!(crate::step::audit::AuditReport)),
+        ("audit-logprobs-jsonl", schemars::schema_for!(crate::step::audit::AuditLine<'_>)),
     ]
     .into_iter()
     .map(|(command, schema)| {

@@ -13,6 +13,7 @@ Exit status:
     };
 }
 
+pub mod audit;
 pub mod build_rows;
 pub mod cleanup_plan;
 pub mod completions;
@@ -115,6 +116,7 @@ enum Command {
     Config(config::ConfigArgs),
     Doctor(doctor::DoctorArgs),
     Step(step::StepArgs),
+    AuditLogprobs(audit::AuditArgs),
     Completions(completions::CompletionsArgs),
     Man(man::ManArgs),
     #[command(hide = true)]
@@ -186,6 +188,7 @@ impl Command {
             Command::Config(args) => args.run(ui),
             Command::Doctor(args) => args.run(ui),
             Command::Step(args) => args.run(ui),
+            Command::AuditLogprobs(args) => args.run(ui),
             Command::Completions(args) => args.run(ui),
             Command::Man(args) => args.run(ui),
             Command::Generated(args) => args.run(ui),

@@ -51,6 +51,16 @@ pub struct Selecting {
 }
 
 impl SelectingArgs {
+    /// The first of these flags that was given.
+    pub fn stated(&self) -> Option<&'static str> {
+        let flags = [
+            ("--policy", self.policy.is_some()),
+            ("--assume-complete", self.assume_complete),
+            ("--min-valid-fraction", self.min_valid_fraction.is_some()),
+        ];
+        flags.into_iter().find_map(|(flag, stated)| stated.then_some(flag))
+    }
+
     /// Settles flags and file.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ use crate::rows::Provenance;
 use crate::step::report::StepReport;
 use crate::step::settings::{AdamW, DeviceChoice, Dtype, StepSettings};
 
-const LEARNER: &str = "forestctl-step";
+pub(super) const LEARNER: &str = "forestctl-step";
 
 /// A mean error of captured probabilities above this comes from no drift between two updates.
 const FOREIGN_POLICY: f64 = 2.0;
@@ -111,26 +111,7 @@ fn betas(text: &str) -> Result<(f64, f64), String> {
 impl StepArgs {
     /// Hands over to the learner, which replaces this process.
     pub fn run(self, _ui: &Ui) -> Result<Exit> {
-        let learner = find_learner()?;
-        let libraries = std::env::join_paths(library_path()).ok().filter(|path| !path.is_empty());
-        let command = || {
-            let mut command = Command::new(&learner);
-            if let Some(path) = &libraries {
-                command.env("LD_LIBRARY_PATH", path);
-            }
-            // Threads that spin while they wait take the cores from whatever else runs, and a
-            // step on busy cores then takes many times as long.
-            if std::env::var_os("OMP_WAIT_POLICY").is_none() {
-                command.env("OMP_WAIT_POLICY", "passive");
-            }
-            command
-        };
-        // The loader's own complaint of a missing or foreign libtorch helps nobody.
-        probe(command(), &learner)?;
-        let error = std::os::unix::process::CommandExt::exec(
-            command().args(without_subcommand(std::env::args_os().skip(1))),
-        );
-        Err(Error::io("cannot run", learner, error))
+        hand_over(&without_subcommand("step", std::env::args_os().skip(1)))
     }
 
     /// Refuses outputs that exist, that could not be written in the end, or that would replace an
@@ -250,6 +231,28 @@ impl StepArgs {
     }
 }
 
+/// Replaces this process by the learner with these arguments.
+pub(super) fn hand_over(args: &[OsString]) -> Result<Exit> {
+    let learner = find_learner()?;
+    let libraries = std::env::join_paths(library_path()).ok().filter(|path| !path.is_empty());
+    let command = || {
+        let mut command = Command::new(&learner);
+        if let Some(path) = &libraries {
+            command.env("LD_LIBRARY_PATH", path);
+        }
+        // Threads that spin while they wait take the cores from whatever else runs, and a
+        // step on busy cores then takes many times as long.
+        if std::env::var_os("OMP_WAIT_POLICY").is_none() {
+            command.env("OMP_WAIT_POLICY", "passive");
+        }
+        command
+    };
+    // The loader's own complaint of a missing or foreign libtorch helps nobody.
+    probe(command(), &learner)?;
+    let error = std::os::unix::process::CommandExt::exec(command().args(args));
+    Err(Error::io("cannot run", learner, error))
+}
+
 /// The program that knows libtorch: beside this one, or on PATH.
 pub(super) fn find_learner() -> Result<PathBuf> {
     let beside = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.join(LEARNER)));
@@ -300,11 +303,14 @@ pub(super) fn probe(mut command: Command, learner: &Path) -> Result<()> {
         ))
 }
 
-/// The arguments without the word `step`, which comes before anything else of that spelling: no
-/// option before it takes such a value.
-fn without_subcommand(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
+/// The arguments without the word of the subcommand, which comes before anything else of that
+/// spelling: no option before it takes such a value.
+pub(super) fn without_subcommand(
+    word: &str,
+    args: impl Iterator<Item = OsString>,
+) -> Vec<OsString> {
     let mut args: Vec<_> = args.collect();
-    if let Some(at) = args.iter().position(|arg| arg == OsStr::new("step")) {
+    if let Some(at) = args.iter().position(|arg| arg == OsStr::new(word)) {
         args.remove(at);
     }
     args
@@ -497,7 +503,7 @@ mod tests {
     #[test]
     fn the_subcommand_alone_is_dropped() {
         let args = ["--color", "never", "step", "step", "--model", "m"];
-        let left = without_subcommand(args.iter().map(OsString::from));
+        let left = without_subcommand("step", args.iter().map(OsString::from));
         assert_eq!(left, ["--color", "never", "step", "--model", "m"]);
     }
 }

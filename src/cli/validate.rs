@@ -98,7 +98,8 @@ pub enum FailOn {
 }
 
 impl FailOn {
-    fn threshold(self) -> Option<Severity> {
+    /// Severity from which on findings fail; `None` when none does.
+    pub(super) fn threshold(self) -> Option<Severity> {
         match self {
             FailOn::Never => None,
             FailOn::Error => Some(Severity::Error),

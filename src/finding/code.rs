@@ -19,12 +19,20 @@ pub enum Family {
     Select,
     /// Files of forestctl itself: archives, rows, checkpoints.
     Files,
+    /// Log-probabilities of generations, held against each other.
+    Audit,
 }
 
 impl Family {
     /// All families in document order.
-    pub const ALL: [Family; 5] =
-        [Family::Ingest, Family::Validate, Family::Media, Family::Select, Family::Files];
+    pub const ALL: [Family; 6] = [
+        Family::Ingest,
+        Family::Validate,
+        Family::Media,
+        Family::Select,
+        Family::Files,
+        Family::Audit,
+    ];
 
     /// Heading for the reference.
     pub fn title(self) -> &'static str {
@@ -34,6 +42,7 @@ impl Family {
             Family::Media => "Media",
             Family::Select => "Select and mask",
             Family::Files => "Archives and rows",
+            Family::Audit => "Log-probabilities",
         }
     }
 }
@@ -353,6 +362,14 @@ codes! {
             => "Remove it, or ingest again with --force.";
         UnknownCode "unknown_code" Error "A newer forestctl set a line aside for a reason that this one has no code for."
             => "Validate with the forestctl that wrote the archive, or a newer one.";
+    }
+    Audit {
+        RowSpanMismatch "row_span_mismatch" Error "A span of a row holds another generation, or other captured log-probabilities, than its call."
+            => "Whatever wrote or changed the rows put the span in the wrong place. Build them again from the archive; if that does not help, it is a bug of forestctl.";
+        RowContextMismatch "row_context_mismatch" Error "A generation has other log-probabilities in its row than under its own context."
+            => "Look at the first token that differs. Where none does, compute with --pack-tokens 0 and with --dtype float64: what is left is no rounding.";
+        CapturedLogprobMismatch "captured_logprob_mismatch" Warning "The captured log-probabilities of a generation are not those of the model under the same context."
+            => "Compare weights, temperature, and number format of the engine with the model; --weight-version leaves out what other weights sampled.";
     }
 }
 

@@ -83,6 +83,7 @@ impl Decoder {
             None => Error::format(format!("model {}: {e}", dir.display())),
         };
         let weights = files.read()?;
+        weights.check_head(architecture.tied_embeddings).map_err(in_dir)?;
         let loader = Loader::new(Some(&weights), kind_of(dtype), device, trainable);
         Self::of(architecture, loader).map_err(in_dir)
     }

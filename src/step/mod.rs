@@ -4,6 +4,7 @@
 //! loss of a token and its derivative, filters, metrics, settings. The program `forestctl-step`,
 //! built with the feature `torch`, computes it on tensors.
 
+pub mod audit;
 pub mod batch;
 pub mod loss;
 pub mod metrics;

@@ -4,6 +4,7 @@
 mod adapter;
 mod archive;
 mod attack;
+mod audit;
 mod builders;
 mod cleanup;
 mod cli;

@@ -4,11 +4,13 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
+use super::refusals;
 use super::rope::{Llama3, Rope};
 use crate::error::{Error, Result};
 
-const SUPPORTED: &str = "Supported are dense Llama, Qwen2 and Qwen3 text decoders with full \
-                         attention, in float32, bfloat16 or float16 safetensors";
+const SUPPORTED: &str = "Take a dense text decoder of the families Llama (up to 3.3), Qwen2 and \
+                         Qwen2.5, or Qwen3: full attention, rotary embedding of type default or \
+                         llama3, and float32, bfloat16 or float16 safetensors";
 
 /// Model families that differ in where biases and norms sit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +21,17 @@ pub enum Family {
     Qwen2,
     /// `model_type: qwen3`: a norm on every query and key head.
     Qwen3,
+}
+
+impl Family {
+    /// The class of `transformers` that is computed.
+    pub fn class(self) -> &'static str {
+        match self {
+            Family::Llama => "LlamaForCausalLM",
+            Family::Qwen2 => "Qwen2ForCausalLM",
+            Family::Qwen3 => "Qwen3ForCausalLM",
+        }
+    }
 }
 
 /// Everything that decides how weights become logits.
@@ -75,7 +88,7 @@ impl Architecture {
     pub fn parse(config: &Value) -> Result<Self, String> {
         let config = Keys { map: config.as_object().ok_or("the top level is not an object")? };
         let family = family(&config)?;
-        refuse_what_changes_the_model(&config)?;
+        refusals::check(config.map, family)?;
         let heads = config.count("num_attention_heads")?;
         let hidden_size = config.count("hidden_size")?;
         let bias = config.flag("attention_bias")?.unwrap_or(false);
@@ -86,8 +99,12 @@ impl Architecture {
             intermediate_size: config.count("intermediate_size")?,
             layers: config.count("num_hidden_layers")?,
             heads,
-            kv_heads: config.count_or("num_key_value_heads", heads)?,
-            head_dim: config.count_or("head_dim", hidden_size / heads)?,
+            kv_heads: match config.map.get("num_key_value_heads") {
+                // What transformers takes when the key itself is missing.
+                None if family != Family::Llama => 32,
+                _ => config.count_or("num_key_value_heads", heads)?,
+            },
+            head_dim: head_dim(&config, family, hidden_size, heads)?,
             rms_norm_eps: config.positive("rms_norm_eps")?.unwrap_or(1e-6),
             rope: rope(&config)?,
             qkv_bias: bias || family == Family::Qwen2,
@@ -123,49 +140,24 @@ fn family(config: &Keys) -> Result<Family, String> {
         Some("llama") => Ok(Family::Llama),
         Some("qwen2") => Ok(Family::Qwen2),
         Some("qwen3") => Ok(Family::Qwen3),
-        Some(other) => Err(format!("model_type {other:?} is not supported")),
+        Some(other) => Err(format!(
+            "model_type {other:?} is not supported; \"llama\", \"qwen2\" and \"qwen3\" are"
+        )),
         None => Err("model_type is missing".to_owned()),
     }
 }
 
-/// Keys that are not read, but would make the model another one.
-fn refuse_what_changes_the_model(config: &Keys) -> Result<(), String> {
-    let structures = [
-        "quantization_config",
-        "vision_config",
-        "text_config",
-        "audio_config",
-        "num_experts",
-        "num_local_experts",
-        "n_routed_experts",
-    ];
-    for key in structures {
-        if config.get(key).is_some_and(|v| v.as_u64() != Some(0)) {
-            return Err(format!("{key} is set, and such models are not supported"));
-        }
+/// Width of a head: stated, or what transformers takes without.
+fn head_dim(config: &Keys, family: Family, hidden: usize, heads: usize) -> Result<usize, String> {
+    match (config.get("head_dim"), family) {
+        (Some(_), _) => config.count("head_dim"),
+        (None, Family::Qwen3) => Ok(128),
+        (None, _) if hidden.is_multiple_of(heads) => Ok(hidden / heads),
+        (None, _) => Err(format!(
+            "head_dim is missing, and hidden_size {hidden} is no multiple of \
+             num_attention_heads {heads}"
+        )),
     }
-    if let Some(act) = config.text("hidden_act")?
-        && act != "silu"
-    {
-        return Err(format!("hidden_act {act:?} is not supported; silu is"));
-    }
-    if config.flag("use_sliding_window")? == Some(true) {
-        return Err("use_sliding_window is true; only full attention is supported".to_owned());
-    }
-    if let Some(types) = config.get("layer_types") {
-        let types = types.as_array().ok_or("layer_types is not a list")?;
-        if let Some(other) = types.iter().find(|t| t.as_str() != Some("full_attention")) {
-            return Err(format!("layer_types holds {other}; only full_attention is supported"));
-        }
-    }
-    for (key, neutral) in [("attention_dropout", 0.0), ("partial_rotary_factor", 1.0)] {
-        if let Some(x) = config.number(key)?
-            && x != neutral
-        {
-            return Err(format!("{key} is {x}; only {neutral} is supported"));
-        }
-    }
-    Ok(())
 }
 
 /// `rope_parameters` of transformers 5; before, `rope_theta` and `rope_scaling`.
@@ -197,12 +189,22 @@ fn rope(config: &Keys) -> Result<Rope, String> {
     {
         return Err(format!("{key}.partial_rotary_factor is {factor}; only 1 is supported"));
     }
+    if scaling.get("mrope_section").is_some() {
+        return Err(format!("{key}.mrope_section is set; positions of images are not computed"));
+    }
     let kind = match scaling.text("rope_type").map_err(in_key)? {
         Some(kind) => Some(kind),
         None => scaling.text("type").map_err(in_key)?,
     };
     let llama3 = match kind {
-        None | Some("default") => None,
+        None | Some("default") => {
+            if let Some(factor) = scaling.number("factor").map_err(in_key)?.filter(|f| *f != 1.0) {
+                return Err(format!(
+                    "{key}.factor is {factor}, and without a rope_type it stretches nothing"
+                ));
+            }
+            None
+        }
         Some("llama3") => {
             let need = |name| {
                 scaling
@@ -316,16 +318,32 @@ mod tests {
         let base: Value = serde_json::from_str(&text).unwrap();
         let cases = [
             ("model_type", json!("qwen3_moe"), "model_type \"qwen3_moe\""),
-            ("num_experts", json!(128), "num_experts"),
-            ("quantization_config", json!({"quant_method": "fp8"}), "quantization_config"),
-            ("vision_config", json!({}), "vision_config"),
-            ("use_sliding_window", json!(true), "use_sliding_window"),
-            ("layer_types", json!(["full_attention", "sliding_attention"]), "layer_types"),
+            ("model_type", json!("qwen2_vl"), "model_type \"qwen2_vl\""),
+            ("model_type", json!("llama4"), "\"llama\", \"qwen2\" and \"qwen3\" are"),
+            ("model_type", Value::Null, "model_type is missing"),
             ("rope_parameters", json!({"rope_type": "yarn"}), "rope_parameters.rope_type \"yarn\""),
             (
                 "rope_parameters",
                 json!({"type": "dynamic"}),
                 "rope_parameters.rope_type \"dynamic\"",
+            ),
+            ("rope_parameters", json!({"type": "linear", "factor": 2}), "rope_type \"linear\""),
+            ("rope_parameters", json!({"rope_type": "longrope"}), "rope_type \"longrope\""),
+            (
+                "rope_parameters",
+                json!({"mrope_section": [2, 3, 3]}),
+                "rope_parameters.mrope_section",
+            ),
+            ("rope_parameters", json!({"factor": 4.0}), "rope_parameters.factor is 4"),
+            (
+                "rope_parameters",
+                json!({"rope_type": "llama3", "factor": 8}),
+                "low_freq_factor is missing",
+            ),
+            (
+                "rope_parameters",
+                json!({"partial_rotary_factor": 0.5}),
+                "partial_rotary_factor is 0.5",
             ),
             (
                 "rope_parameters",
@@ -339,8 +357,6 @@ mod tests {
             ("num_attention_heads", json!(0), "num_attention_heads is 0"),
             ("num_attention_heads", json!(5), "num_key_value_heads 2"),
             ("hidden_size", json!(1e300), "hidden_size is 1e+300"),
-            ("hidden_act", json!("gelu"), "hidden_act"),
-            ("attention_dropout", json!(0.1), "attention_dropout"),
             ("head_dim", json!(15), "head_dim 15"),
             ("num_key_value_heads", json!(3), "num_key_value_heads 3"),
             ("hidden_size", json!(-1), "hidden_size is -1"),
@@ -353,5 +369,40 @@ mod tests {
             let problem = Architecture::parse(&config).unwrap_err();
             assert!(problem.contains(word), "{key}: {problem}");
         }
+    }
+
+    #[test]
+    fn what_is_missing_is_what_transformers_takes() {
+        let without = |model: &str, keys: &[&str]| {
+            let text = std::fs::read_to_string(models().join(model).join("config.json")).unwrap();
+            let mut config: Value = serde_json::from_str(&text).unwrap();
+            keys.iter().for_each(|key| drop(config.as_object_mut().unwrap().remove(*key)));
+            config["num_attention_heads"] = json!(32);
+            Architecture::parse(&config)
+        };
+        let keys = ["head_dim", "num_key_value_heads", "rms_norm_eps", "tie_word_embeddings"];
+        for (model, head_dim) in [("tiny-qwen3", 128), ("tiny-qwen2", 2), ("tiny-llama", 2)] {
+            let found = without(model, &keys).unwrap();
+            assert_eq!((found.head_dim, found.kv_heads), (head_dim, 32), "{model}");
+            assert_eq!((found.rms_norm_eps, found.tied_embeddings), (1e-6, false), "{model}");
+        }
+        let mut uneven = json!({"model_type": "llama", "hidden_size": 65});
+        for key in ["vocab_size", "intermediate_size", "num_hidden_layers"] {
+            uneven[key] = json!(4);
+        }
+        uneven["num_attention_heads"] = json!(4);
+        let problem = Architecture::parse(&uneven).unwrap_err();
+        assert!(problem.contains("hidden_size 65 is no multiple"), "{problem}");
+    }
+
+    #[test]
+    fn an_error_names_the_file_and_what_is_supported() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("config.json");
+        std::fs::write(&path, r#"{"model_type": "qwen3", "num_experts": 128}"#).unwrap();
+        let error = Architecture::read(&path).unwrap_err();
+        let told = format!("{}: num_experts is 128", path.display());
+        assert!(error.to_string().starts_with(&told), "{error}");
+        assert!(error.advice().unwrap().contains("Qwen2.5"), "{error:?}");
     }
 }

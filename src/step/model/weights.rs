@@ -90,6 +90,31 @@ impl<'a> Weights<'a> {
         Ok(view)
     }
 
+    /// Whether embedding and head are what `tie_word_embeddings` says of them.
+    ///
+    /// # Errors
+    /// A tied head that is stored and differs from the embedding, of which one would have to be
+    /// ignored; a head of its own that is not there.
+    pub fn check_head(&self, tied: bool) -> Result<()> {
+        const EMBEDDING: &str = "model.embed_tokens.weight";
+        const HEAD: &str = "lm_head.weight";
+        let bytes = |name| self.tensors.get(name).map(|(_, view)| (view.dtype(), view.data()));
+        match (tied, bytes(HEAD)) {
+            (true, Some(head)) if Some(head) != bytes(EMBEDDING) => Err(Error::format(format!(
+                "tie_word_embeddings is true in config.json, and {HEAD} differs from {EMBEDDING}"
+            ))
+            .help("Set tie_word_embeddings to false to train both, or remove the head")),
+            (false, None) => Err(Error::format(format!(
+                "tie_word_embeddings is false in config.json, and the weights hold no {HEAD}"
+            ))
+            .help(
+                "Set tie_word_embeddings to true where the embedding is the head; otherwise a \
+                 shard is missing",
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether there is a tensor called `name`.
     pub fn has(&self, name: &str) -> bool {
         self.tensors.contains_key(name)

@@ -177,7 +177,7 @@ fn the_yaml_of_a_run_sets_the_loss() {
 }
 
 /// Rows of `rows` with a change, under a manifest that fits them.
-fn rewrite_rows(at: &Path, change: impl FnOnce(&mut Vec<Row>)) {
+pub fn rewrite_rows(at: &Path, change: impl FnOnce(&mut Vec<Row>)) {
     let target = at.join("rows");
     let mut dir = rows::read(&target).unwrap();
     change(&mut dir.rows);
