@@ -1,0 +1,382 @@
+// Attention over a forest of sequences (spec: docs/shared-prefix.md). Queries, keys and values are
+// [tokens][heads][dim]; every token is there once, and attends to stretches of tokens.
+//
+// Two ways to the same numbers. `suffix` is one call of the flash kernel for sequences of different
+// lengths, with the keys of every path gathered behind one another. `cascade` cuts the scores into
+// blocks (the square of every path, a rectangle for every fork), computes each with its
+// log-sum-exp, and merges them. Given the output and the log-sum-exp of a whole row, the backward
+// kernel of a block gives exactly that block's share, so the shares add up.
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/_flash_attention_backward.h>
+#include <ATen/ops/_flash_attention_forward.h>
+#include <ATen/ops/_scaled_dot_product_cudnn_attention.h>
+#include <ATen/ops/_scaled_dot_product_cudnn_attention_backward.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/logaddexp.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "shim.h"
+
+using at::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+namespace {
+
+// A rectangle of scores, or with level 0 the causal square of a path. Blocks of one level have
+// queries that do not overlap.
+struct Block {
+    int64_t query, query_end, key, key_end, level, dense;
+
+    int64_t queries() const { return query_end - query; }
+    int64_t keys() const { return key_end - key; }
+};
+static_assert(sizeof(Block) == 6 * sizeof(int64_t), "as Rust passes it");
+
+struct Range {
+    int64_t start, end;
+};
+
+using Ranges = std::vector<Range>;
+
+Tensor cut(const Tensor& x, Range range) { return x.narrow(0, range.start, range.end - range.start); }
+
+// Adjacent ranges as one.
+void extend(Ranges& ranges, Range next) {
+    if (!ranges.empty() && ranges.back().end == next.start) {
+        ranges.back().end = next.end;
+    } else {
+        ranges.push_back(next);
+    }
+}
+
+// The rows of these ranges one behind the other; a view where there is one range.
+Tensor gather(const Tensor& x, const Ranges& ranges) {
+    if (ranges.size() == 1) {
+        return cut(x, ranges[0]);
+    }
+    std::vector<Tensor> parts;
+    for (auto range : ranges) {
+        parts.push_back(cut(x, range));
+    }
+    return at::cat(parts, 0);
+}
+
+// What a block's kernel is given besides tensors.
+struct Ends {
+    Tensor queries, keys;
+    int64_t most_queries = 0, most_keys = 0;
+};
+
+// [1][heads][tokens][dim], as the kernels for one sequence take it.
+Tensor upright(const Tensor& x) { return x.transpose(0, 1).unsqueeze(0); }
+Tensor flat(const Tensor& x) { return x.squeeze(0).transpose(0, 1); }
+
+// The blocks of a level that one kernel call computes together, or one block for a dense kernel.
+struct Call {
+    bool dense = false;
+    bool causal = false;
+    Ranges queries, keys;
+    Ends ends;
+};
+
+std::vector<Call> calls(const std::vector<Block>& blocks, const Tensor& like) {
+    std::vector<Call> all;
+    int64_t last = -1;
+    for (auto& block : blocks) {
+        last = std::max(last, block.level);
+    }
+    // The processor's kernel takes one sequence at a time.
+    bool alone = !like.is_cuda();
+    for (int64_t level = 0; level <= last; ++level) {
+        Call together;
+        std::vector<int32_t> query_ends{0}, key_ends{0};
+        for (auto& block : blocks) {
+            if (block.level != level) {
+                continue;
+            }
+            if (alone || block.dense) {
+                Call call;
+                call.dense = true;
+                call.causal = level == 0;
+                call.queries = {{block.query, block.query_end}};
+                call.keys = {{block.key, block.key_end}};
+                all.push_back(call);
+                continue;
+            }
+            extend(together.queries, {block.query, block.query_end});
+            extend(together.keys, {block.key, block.key_end});
+            query_ends.push_back(query_ends.back() + static_cast<int32_t>(block.queries()));
+            key_ends.push_back(key_ends.back() + static_cast<int32_t>(block.keys()));
+            together.ends.most_queries = std::max(together.ends.most_queries, block.queries());
+            together.ends.most_keys = std::max(together.ends.most_keys, block.keys());
+        }
+        if (query_ends.size() > 1) {
+            together.causal = level == 0;
+            together.ends.queries = at::tensor(query_ends, at::kInt).to(like.device());
+            together.ends.keys = level == 0 ? together.ends.queries
+                                            : at::tensor(key_ends, at::kInt).to(like.device());
+            all.push_back(together);
+        }
+    }
+    return all;
+}
+
+// Heads of keys repeated for the queries that share them, for kernels that cannot.
+Tensor repeated(const Tensor& x, int64_t heads) {
+    return x.size(1) == heads ? x : x.repeat_interleave(heads / x.size(1), 1);
+}
+
+// Output [tokens][heads][dim] and log-sum-exp [heads][tokens] of one call.
+std::pair<Tensor, Tensor> forward(const Call& call, const Tensor& query, const Tensor& key,
+                                  const Tensor& value) {
+    auto q = gather(query, call.queries), k = gather(key, call.keys), v = gather(value, call.keys);
+    if (!call.dense) {
+        auto all = at::_flash_attention_forward(q, k, v, call.ends.queries, call.ends.keys,
+                                                call.ends.most_queries, call.ends.most_keys, 0.0,
+                                                call.causal, false);
+        return {std::get<0>(all), std::get<1>(all)};
+    }
+    if (q.is_cuda()) {
+        auto all = at::_scaled_dot_product_cudnn_attention(upright(q), upright(k), upright(v), {}, true,
+                                                           0.0, call.causal, false);
+        return {flat(std::get<0>(all)), std::get<1>(all).reshape({q.size(1), q.size(0)})};
+    }
+    auto all = at::_scaled_dot_product_flash_attention_for_cpu(
+        upright(q), upright(repeated(k, q.size(1))), upright(repeated(v, q.size(1))), 0.0, call.causal);
+    return {flat(std::get<0>(all)), std::get<1>(all).reshape({q.size(1), q.size(0)})};
+}
+
+struct Gradients {
+    Tensor query, key, value;
+};
+
+// The shares of one call in the gradients, given output and log-sum-exp over all calls.
+Gradients backward(const Call& call, const Tensor& slope, const Tensor& query, const Tensor& key,
+                   const Tensor& value, const Tensor& out, const Tensor& logsumexp) {
+    auto q = gather(query, call.queries), k = gather(key, call.keys), v = gather(value, call.keys);
+    auto dy = gather(slope, call.queries), y = gather(out, call.queries);
+    std::vector<Tensor> parts;
+    for (auto range : call.queries) {
+        parts.push_back(logsumexp.narrow(1, range.start, range.end - range.start));
+    }
+    auto lse = (parts.size() == 1 ? parts[0] : at::cat(parts, 1)).contiguous();
+    if (!call.dense) {
+        // Without dropout no random state is read.
+        auto random = at::zeros({2}, q.options().dtype(at::kLong));
+        auto all = at::_flash_attention_backward(dy, q, k, v, y, lse, call.ends.queries, call.ends.keys,
+                                                 call.ends.most_queries, call.ends.most_keys, 0.0,
+                                                 call.causal, random, random);
+        return {std::get<0>(all), std::get<1>(all), std::get<2>(all)};
+    }
+    if (q.is_cuda()) {
+        auto random = at::zeros({}, q.options().dtype(at::kLong));
+        auto all = at::_scaled_dot_product_cudnn_attention_backward(
+            upright(dy), upright(q), upright(k), upright(v), upright(y), lse.unsqueeze(0).unsqueeze(3),
+            random, random, {}, {}, {}, q.size(0), k.size(0), 0.0, call.causal);
+        return {flat(std::get<0>(all)), flat(std::get<1>(all)), flat(std::get<2>(all))};
+    }
+    auto all = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+        upright(dy), upright(q), upright(repeated(k, q.size(1))), upright(repeated(v, q.size(1))),
+        upright(y), lse.unsqueeze(0), 0.0, call.causal);
+    auto summed = [&](const Tensor& x) {
+        auto wide = flat(x);
+        return k.size(1) == q.size(1)
+                   ? wide
+                   : wide.reshape({k.size(0), k.size(1), -1, k.size(2)}).sum(2);
+    };
+    return {flat(std::get<0>(all)), summed(std::get<1>(all)), summed(std::get<2>(all))};
+}
+
+// Numbers that shares are added up in.
+at::ScalarType wide(const Tensor& x) {
+    return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+// One call that computes everything, in the order of the tokens.
+bool is_whole(const std::vector<Call>& calls, const Tensor& query) {
+    return calls.size() == 1 && calls[0].queries.size() == 1 &&
+           calls[0].queries[0].end - calls[0].queries[0].start == query.size(0);
+}
+
+std::pair<Tensor, Tensor> cascade_forward(const std::vector<Call>& all, const Tensor& query,
+                                          const Tensor& key, const Tensor& value) {
+    if (is_whole(all, query)) {
+        auto [out, lse] = forward(all[0], query, key, value);
+        return {out.contiguous(), lse.contiguous()};
+    }
+    bool merged_again = false;
+    size_t merges = 0;
+    for (auto& call : all) {
+        merges += call.causal ? 0 : 1;
+    }
+    // What is merged more than once would be rounded more than once.
+    merged_again = merges > 1;
+    auto type = merged_again ? wide(query) : query.scalar_type();
+    auto out = at::empty(query.sizes(), query.options().dtype(type));
+    auto logsumexp = at::empty({query.size(1), query.size(0)}, query.options().dtype(wide(query)));
+    for (auto& call : all) {
+        auto [y, lse] = forward(call, query, key, value);
+        int64_t at = 0;
+        for (auto range : call.queries) {
+            auto count = range.end - range.start;
+            auto to = cut(out, range);
+            auto lse_to = logsumexp.narrow(1, range.start, count);
+            auto from = y.narrow(0, at, count), lse_from = lse.narrow(1, at, count);
+            at += count;
+            if (call.causal) {
+                to.copy_(from);
+                lse_to.copy_(lse_from);
+                continue;
+            }
+            // The share of what was there before.
+            auto share = at::sigmoid(lse_to - lse_from).transpose(0, 1).unsqueeze(2);
+            auto was = to.to(share.scalar_type()), is = from.to(share.scalar_type());
+            to.copy_(is.add_(was.sub_(is).mul_(share)));
+            lse_to.copy_(at::logaddexp(lse_to, lse_from));
+        }
+    }
+    return {out.to(query.scalar_type()), logsumexp};
+}
+
+Gradients cascade_backward(const std::vector<Call>& all, const Tensor& slope, const Tensor& query,
+                           const Tensor& key, const Tensor& value, const Tensor& out,
+                           const Tensor& logsumexp) {
+    if (is_whole(all, query)) {
+        return backward(all[0], slope, query, key, value, out, logsumexp);
+    }
+    auto sum = [](const Tensor& x) { return at::empty(x.sizes(), x.options().dtype(wide(x))); };
+    Gradients sums{sum(query), sum(key), sum(value)};
+    auto put = [](const Call& call, Tensor& sum, const Ranges& ranges, const Tensor& share) {
+        int64_t at = 0;
+        for (auto range : ranges) {
+            auto count = range.end - range.start;
+            auto to = cut(sum, range), from = share.narrow(0, at, count);
+            at += count;
+            // Every token is in one square, and squares come first.
+            call.causal ? to.copy_(from) : to.add_(from);
+        }
+    };
+    for (auto& call : all) {
+        auto share = backward(call, slope, query, key, value, out, logsumexp);
+        put(call, sums.query, call.queries, share.query);
+        // Rectangles of one call may have keys in common, so each is added by itself.
+        put(call, sums.key, call.keys, share.key);
+        put(call, sums.value, call.keys, share.value);
+    }
+    auto narrow = [](const Tensor& x, const Tensor& like) { return x.to(like.scalar_type()); };
+    return {narrow(sums.query, query), narrow(sums.key, key), narrow(sums.value, value)};
+}
+
+std::vector<Block> unpacked(const std::vector<int64_t>& numbers) {
+    std::vector<Block> blocks(numbers.size() / 6);
+    std::memcpy(blocks.data(), numbers.data(), blocks.size() * sizeof(Block));
+    return blocks;
+}
+
+struct Cascade : torch::autograd::Function<Cascade> {
+    static variable_list forward(AutogradContext* context, Tensor query, Tensor key, Tensor value,
+                                 std::vector<int64_t> numbers, Tensor out, Tensor logsumexp) {
+        auto all = calls(unpacked(numbers), query);
+        if (!out.defined()) {
+            std::tie(out, logsumexp) = cascade_forward(all, query, key, value);
+        }
+        context->save_for_backward({query, key, value, out, logsumexp});
+        context->saved_data["blocks"] = numbers;
+        context->mark_non_differentiable({logsumexp});
+        return {out, logsumexp};
+    }
+
+    static variable_list backward(AutogradContext* context, variable_list slopes) {
+        auto saved = context->get_saved_variables();
+        auto all = calls(unpacked(context->saved_data["blocks"].toIntVector()), saved[0]);
+        auto share = cascade_backward(all, slopes[0].contiguous(), saved[0], saved[1], saved[2],
+                                      saved[3], saved[4]);
+        return {share.query, share.key, share.value, Tensor(), Tensor(), Tensor()};
+    }
+};
+
+// Keys and values of every path behind one another, each path's own last.
+struct Suffix : torch::autograd::Function<Suffix> {
+    static variable_list forward(AutogradContext* context, Tensor query, Tensor key, Tensor value,
+                                 Tensor places, Tensor query_ends, Tensor key_ends,
+                                 int64_t most_queries, int64_t most_keys, Tensor out,
+                                 Tensor logsumexp) {
+        if (!out.defined()) {
+            auto all = at::_flash_attention_forward(query, key.index_select(0, places),
+                                                    value.index_select(0, places), query_ends, key_ends,
+                                                    most_queries, most_keys, 0.0, true, false);
+            out = std::get<0>(all);
+            logsumexp = std::get<1>(all);
+        }
+        context->save_for_backward(
+            {query, key, value, places, query_ends, key_ends, out, logsumexp});
+        context->saved_data["queries"] = most_queries;
+        context->saved_data["keys"] = most_keys;
+        context->mark_non_differentiable({logsumexp});
+        return {out, logsumexp};
+    }
+
+    static variable_list backward(AutogradContext* context, variable_list slopes) {
+        auto saved = context->get_saved_variables();
+        auto &query = saved[0], &key = saved[1], &value = saved[2], &places = saved[3];
+        auto random = at::zeros({2}, query.options().dtype(at::kLong));
+        auto all = at::_flash_attention_backward(
+            slopes[0].contiguous(), query, key.index_select(0, places), value.index_select(0, places),
+            saved[6], saved[7], saved[4], saved[5], context->saved_data["queries"].toInt(),
+            context->saved_data["keys"].toInt(), 0.0, true, random, random);
+        auto sum = [&](const Tensor& like, const Tensor& shares) {
+            auto sums = at::zeros(like.sizes(), like.options().dtype(wide(like)));
+            sums.index_add_(0, places, shares.to(sums.scalar_type()));
+            return sums.to(like.scalar_type());
+        };
+        return {std::get<0>(all), sum(key, std::get<1>(all)), sum(value, std::get<2>(all)),
+                Tensor(),         Tensor(),                   Tensor(),
+                Tensor(),         Tensor(),                   Tensor(),
+                Tensor()};
+    }
+};
+
+Tensor optional(const Tensor* tensor) { return tensor == nullptr ? Tensor() : *tensor; }
+
+}  // namespace
+
+extern "C" {
+
+// Blocks of six numbers each: queries from and to, keys from and to, level, dense. With `known`, the
+// output and log-sum-exp of the same call before, only the way back is computed. Gives both.
+bool forest_cascade(const Tensor* query, const Tensor* key, const Tensor* value, const int64_t* numbers,
+                    int64_t count, const Tensor* known_out, const Tensor* known_logsumexp, Tensor** out,
+                    Tensor** logsumexp) {
+    return caught([&] {
+        std::vector<int64_t> blocks(numbers, numbers + 6 * count);
+        auto all = Cascade::apply(*query, *key, *value, blocks, optional(known_out),
+                                  optional(known_logsumexp));
+        *out = new Tensor(all[0]);
+        *logsumexp = new Tensor(all[1]);
+    });
+}
+
+// `places` are the tokens whose keys stand behind one another, path after path.
+bool forest_suffix(const Tensor* query, const Tensor* key, const Tensor* value, const Tensor* places,
+                   const Tensor* query_ends, const Tensor* key_ends, int64_t most_queries,
+                   int64_t most_keys, const Tensor* known_out, const Tensor* known_logsumexp,
+                   Tensor** out, Tensor** logsumexp) {
+    return caught([&] {
+        auto all = Suffix::apply(*query, *key, *value, *places, *query_ends, *key_ends, most_queries,
+                                 most_keys, optional(known_out), optional(known_logsumexp));
+        *out = new Tensor(all[0]);
+        *logsumexp = new Tensor(all[1]);
+    });
+}
+}
