@@ -62,6 +62,7 @@ fn schemas() -> Vec<(String, String)> {
         ("config-show", super::config::show_schema()),
         ("doctor", super::doctor::schema()),
         ("step", schemars::schema_for!(crate::step::report::StepReport)),
+        ("step-rows", schemars::schema_for!(crate::step::report::RowReport)),
     ]
     .into_iter()
     .map(|(command, schema)| {

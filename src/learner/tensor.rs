@@ -1,9 +1,12 @@
 //! The seam to libtorch: number formats, devices, bytes in and out, and errors.
 
 use forestctl::error::{Error, Result};
-use forestctl::step::settings::{DeviceChoice, Dtype};
+use forestctl::step::failure::{Complaint, classify};
+use forestctl::step::settings::{DeviceChoice, Dtype, StepSettings};
 use safetensors::tensor::{Dtype as FileDtype, TensorView};
 use tch::{Device, Kind, TchError, Tensor};
+
+use super::shim;
 
 /// The result of plain tensor work.
 pub type Torch<T> = std::result::Result<T, TchError>;
@@ -13,11 +16,14 @@ pub fn failed(error: TchError) -> Error {
     // libtorch appends a C++ backtrace of many lines; the first line says what happened.
     let text = error.to_string();
     let reason = text.lines().next().unwrap_or_default().to_owned();
-    let short = Error::format("libtorch could not compute");
-    if reason.contains("out of memory") || reason.contains("can't allocate memory") {
-        short.because(reason).help("Use a smaller --dtype, shorter rows, or a larger device")
-    } else {
-        short.because(reason)
+    match classify(&reason) {
+        Complaint::OutOfMemory => Error::memory("libtorch found too little memory").because(reason),
+        Complaint::NotDeterministic(operation) => {
+            Error::usage(format!("--deterministic: {operation} gives another result every time"))
+                .because(reason)
+                .help("Leave --deterministic out, or compute with --device cpu")
+        }
+        Complaint::Other => Error::format("libtorch could not compute").because(reason),
     }
 }
 
@@ -37,15 +43,16 @@ pub fn precise(kind: Kind) -> Kind {
 
 /// Makes a device ready. CUDA that is asked for and not there is an error, never a silent run on
 /// the processor.
-pub fn open_device(choice: DeviceChoice, seed: u64) -> Result<Device> {
-    let device = match choice {
+pub fn open_device(settings: &StepSettings) -> Result<Device> {
+    let device = match settings.device {
         DeviceChoice::Cpu => Device::Cpu,
         DeviceChoice::Cuda(index) => {
             load_cuda(index)?;
             Device::Cuda(index as usize)
         }
     };
-    tch::manual_seed(seed as i64);
+    shim::deterministic(settings.deterministic).map_err(failed)?;
+    tch::manual_seed(settings.seed as i64);
     Ok(device)
 }
 

@@ -5,6 +5,8 @@
 //! built with the feature `torch`, computes it on tensors.
 
 pub mod batch;
+pub mod device;
+pub mod failure;
 pub mod loss;
 pub mod metrics;
 pub mod model;
@@ -12,3 +14,4 @@ pub mod pack;
 pub mod report;
 pub mod sequence_error;
 pub mod settings;
+pub mod state;

@@ -10,4 +10,6 @@ mod hostile;
 mod learner;
 mod logprobs;
 mod losses;
+mod outputs;
+mod schedule;
 mod update;
