@@ -675,7 +675,7 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l device -d '
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l seed -d 'Seed of libtorch\'s generator; a step draws nothing from it' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l pack-tokens -d 'Tokens of rows that are computed at once; 0 computes row by row [default: 16384]' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l config -d 'NeMo-RL YAML whose sections loss_fn and grpo are read; flags come first' -r -F
-complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l dump-gradients -d 'Also write the gradients of the last optimizer step, as safetensors' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l dump-gradients -d 'Also write the gradients of the last optimizer step, as safetensors: before clipping, on CUDA after it' -r -F
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l dump-logprobs -d 'Also write the rows\' log-probabilities before the update, as safetensors' -r -F
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l dump-rows -d 'Also write metrics of every row in every optimizer step, a line of JSON each' -r -F
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l tensorboard -d 'Also write every metric of every optimizer step as a TensorBoard event file in this directory' -r -F

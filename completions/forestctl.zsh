@@ -397,7 +397,7 @@ bfloat16\:"Products in bfloat16; norms, softmax, main weights and optimizer in f
 '--seed=[Seed of libtorch'\''s generator; a step draws nothing from it]:N:_default' \
 '--pack-tokens=[Tokens of rows that are computed at once; 0 computes row by row \[default\: 16384\]]:TOKENS:_default' \
 '--config=[NeMo-RL YAML whose sections loss_fn and grpo are read; flags come first]:YAML:_files' \
-'--dump-gradients=[Also write the gradients of the last optimizer step, as safetensors]:FILE:_files' \
+'--dump-gradients=[Also write the gradients of the last optimizer step, as safetensors\: before clipping, on CUDA after it]:FILE:_files' \
 '--dump-logprobs=[Also write the rows'\'' log-probabilities before the update, as safetensors]:FILE:_files' \
 '--dump-rows=[Also write metrics of every row in every optimizer step, a line of JSON each]:FILE:_files' \
 '--tensorboard=[Also write every metric of every optimizer step as a TensorBoard event file in this directory]:DIR:_files' \

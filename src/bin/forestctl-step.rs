@@ -23,7 +23,7 @@ fn main() -> ExitCode {
 }
 
 fn step(args: &StepArgs, threads: usize, ui: &Ui) -> Result<Option<Vec<StepReport>>> {
-    if let Some(output) = &args.output.as_ref().filter(|_| args.measure.is_none()) {
+    if let Some(output) = args.output.as_ref().filter(|_| args.measure.is_none()) {
         // Refused now rather than after the work; what is written later appears whole.
         drop(AtomicDir::create(output, args.force, TRAINER_STATE)?);
     }

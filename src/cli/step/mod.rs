@@ -101,7 +101,8 @@ pub struct StepArgs {
     /// NeMo-RL YAML whose sections loss_fn and grpo are read; flags come first
     #[arg(long, value_name = "YAML")]
     pub config: Option<PathBuf>,
-    /// Also write the gradients of the last optimizer step, as safetensors
+    /// Also write the gradients of the last optimizer step, as safetensors: before clipping, on CUDA
+    /// after it
     #[arg(long, value_name = "FILE")]
     pub dump_gradients: Option<PathBuf>,
     /// Also write the rows' log-probabilities before the update, as safetensors
@@ -171,7 +172,10 @@ impl StepArgs {
             return Err(Error::usage(format!("--deterministic on CUDA needs {name} to be set"))
                 .help(format!("Set {name}={value}, or start `forestctl step`, which does so")));
         }
-        let Some(output) = self.output.as_deref() else { return Ok(()) };
+        // Measuring writes nothing.
+        let Some(output) = self.output.as_deref().filter(|_| self.measure.is_none()) else {
+            return Ok(());
+        };
         let (shown, output) = (output, resolved(output));
         let inputs = [self.reference_model.as_ref(), self.prev_model.as_ref()];
         let inputs = inputs.into_iter().chain([self.config.as_ref()]);

@@ -2,10 +2,13 @@
 
 use forestctl::config::loss::LossConfig;
 use forestctl::id::Digest32;
+use forestctl::step::report::TimeSplit;
 use forestctl::step::settings::{Dtype, Schedule, StepSettings};
 use serde_json::Value;
+use tch::{Device, Kind, Tensor};
 
 use super::fixture::{close, model, nobody, rows, settings};
+use super::learner::clock::{Clock, Part};
 use super::learner::run::{Models, Trained, run};
 use super::learner::tensor::to_f64;
 use super::learner::{checkpoint, decoder::Decoder};
@@ -152,6 +155,30 @@ fn a_resumed_run_is_an_uninterrupted_one_bit_for_bit() {
     let anew = Models { previous: None, ..models };
     let anew = run(&mut rows(), anew, &half, nobody()).unwrap();
     assert_ne!(bits(&anew.policy), bits(&uninterrupted.policy));
+}
+
+/// A product takes time when it is made, and again on the way back, when nobody calls it.
+#[test]
+fn the_way_back_is_timed_by_its_part() {
+    let clock = Clock::new(Device::Cpu, false).unwrap();
+    let weight = Tensor::randn([400, 400], (Kind::Double, Device::Cpu)).set_requires_grad(true);
+    let mut forward = None;
+    let product = clock.operation(Part::Linear, || weight.f_matmul(&weight)).unwrap();
+    clock.add_to(&mut forward).unwrap();
+    let mut nothing = None;
+    clock.add_to(&mut nothing).unwrap();
+    let mut backward = None;
+    product.sum(Kind::Double).backward();
+    clock.add_to(&mut backward).unwrap();
+    let zero = TimeSplit::default();
+    assert_eq!(nothing, Some(zero));
+    for split in [forward.unwrap(), backward.unwrap()] {
+        assert!(split.linear_seconds > 0.0, "{split:?}");
+        assert_eq!(TimeSplit { linear_seconds: 0.0, ..split }, zero);
+    }
+    let mut off = None;
+    Clock::default().add_to(&mut off).unwrap();
+    assert_eq!(off, None);
 }
 
 /// Times are told of every step, and the parts make up the whole.
