@@ -21,7 +21,7 @@ use super::decoder::Decoder;
 use super::optim::OptimizerState;
 use super::tensor::failed;
 use super::update::{OtherPolicies, Plan, in_pack};
-use super::{checkpoint, tensor};
+use super::{checkpoint, shim, tensor};
 
 /// Where the weights of a run come from: directories of Hugging Face models.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +83,8 @@ pub fn run(
 ) -> Result<Trained> {
     settings.check()?;
     let loss = Loss::new(settings.loss.clone())?;
-    let device = tensor::open_device(settings)?;
+    shim::deterministic(settings.deterministic).map_err(failed)?;
+    let device = tensor::open_device(settings.device, settings.seed)?;
     let plan = Plan::new(settings, &loss, device);
     let lengths = row_tokens(rows);
     let loading = |e| advised(e, settings, None);
@@ -184,7 +185,8 @@ pub fn measure(
 ) -> Result<()> {
     settings.check()?;
     let loss = Loss::new(settings.loss.clone())?;
-    let device = tensor::open_device(settings)?;
+    shim::deterministic(settings.deterministic).map_err(failed)?;
+    let device = tensor::open_device(settings.device, settings.seed)?;
     let plan = Plan::new(settings, &loss, device);
     let loading = |e| advised(e, settings, None);
     let computing = |e| advised(e, settings, Some(row_tokens(rows)));

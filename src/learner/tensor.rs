@@ -2,11 +2,9 @@
 
 use forestctl::error::{Error, Result};
 use forestctl::step::failure::{Complaint, classify};
-use forestctl::step::settings::{DeviceChoice, Dtype, StepSettings};
+use forestctl::step::settings::{DeviceChoice, Dtype};
 use safetensors::tensor::{Dtype as FileDtype, TensorView};
 use tch::{Device, Kind, TchError, Tensor};
-
-use super::shim;
 
 /// The result of plain tensor work.
 pub type Torch<T> = std::result::Result<T, TchError>;
@@ -43,16 +41,15 @@ pub fn precise(kind: Kind) -> Kind {
 
 /// Makes a device ready. CUDA that is asked for and not there is an error, never a silent run on
 /// the processor.
-pub fn open_device(settings: &StepSettings) -> Result<Device> {
-    let device = match settings.device {
+pub fn open_device(choice: DeviceChoice, seed: u64) -> Result<Device> {
+    let device = match choice {
         DeviceChoice::Cpu => Device::Cpu,
         DeviceChoice::Cuda(index) => {
             load_cuda(index)?;
             Device::Cuda(index as usize)
         }
     };
-    shim::deterministic(settings.deterministic).map_err(failed)?;
-    tch::manual_seed(settings.seed as i64);
+    tch::manual_seed(seed as i64);
     Ok(device)
 }
 

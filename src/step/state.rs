@@ -128,3 +128,31 @@ fn compare(key: &str, checkpoint: &Value, here: &Value, found: &mut Vec<Differen
         here: here.to_string(),
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_that_cannot_be_resumed_say_why_and_what_else_to_do() {
+        let home = tempfile::tempdir().unwrap();
+        let refused = |text: &str| {
+            fs::write(home.path().join(TRAINER_STATE), text).unwrap();
+            assert_eq!(trained_before(home.path()), []);
+            let error = TrainerState::read(home.path()).unwrap_err();
+            assert!(error.advice().unwrap().contains("--model"), "{text}");
+            error.to_string()
+        };
+        for (text, word) in [
+            (r#"{"epoch": 1.0, "log_history": []}"#, "another trainer"),
+            (r#"{"schema_version": 2, "global_step": 7}"#, "has schema_version 2"),
+            (r#"{"schema_version": 1, "global_step": 7}"#, "is no trainer state"),
+            (r#"{"schema_version": 1"#, "is no JSON"),
+        ] {
+            assert!(refused(text).contains(word), "{text}");
+        }
+        fs::remove_file(home.path().join(TRAINER_STATE)).unwrap();
+        let error = TrainerState::read(home.path()).unwrap_err();
+        assert!(error.advice().unwrap().contains("--resume takes a checkpoint"));
+    }
+}

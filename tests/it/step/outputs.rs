@@ -240,6 +240,29 @@ fn a_deterministic_step_writes_the_same_bytes_twice() {
     }
 }
 
+/// CUDA's linear algebra reads its setting once, when it starts: the command sets it, and the learner by
+/// itself asks for it.
+#[test]
+fn determinism_on_cuda_needs_its_setting_before_the_start() {
+    let home = tempfile::tempdir().unwrap();
+    build_rows(home.path());
+    let stderr = |program: &str, first: &[&str]| {
+        let policy = policy();
+        let flags = ["rows", "--model", &policy, "-o", "c", "--deterministic", "--device", "cuda"];
+        let mut command = std::process::Command::new(program);
+        command.args(first).args(flags).current_dir(home.path());
+        let output = command.env_remove("CUBLAS_WORKSPACE_CONFIG").output().unwrap();
+        // The libtorch of these tests has no CUDA library to load.
+        assert_eq!(output.status.code(), Some(2));
+        text(&output.stderr)
+    };
+    let alone = stderr(env!("CARGO_BIN_EXE_forestctl-step"), &[]);
+    assert!(alone.contains("CUBLAS_WORKSPACE_CONFIG=:4096:8"), "{alone}");
+    let started = stderr(env!("CARGO_BIN_EXE_forestctl"), &["step"]);
+    assert!(!started.contains("CUBLAS_WORKSPACE_CONFIG"), "{started}");
+    assert!(started.contains("--device cuda"), "{started}");
+}
+
 #[test]
 fn a_checkpoint_is_resumed_with_its_settings_and_says_what_it_saw() {
     let home = tempfile::tempdir().unwrap();
