@@ -1119,7 +1119,7 @@ _forestctl() {
             return 0
             ;;
         forestctl__subcmd__step)
-            opts="-o -j -q -v -h -V --model --output --reference-model --prev-model --kl-coef --lr --weight-decay --max-grad-norm --betas --dtype --device --seed --pack-tokens --config --dump-gradients --dump-logprobs --force --measure --format --color --jobs --quiet --verbose --help --version"
+            opts="-o -j -q -v -h -V --model --resume --output --steps --minibatches --reference-model --prev-model --kl-coef --lr --weight-decay --max-grad-norm --betas --dtype --device --seed --pack-tokens --deterministic --config --dump-gradients --dump-logprobs --dump-rows --tensorboard --profile-time --force --measure --format --color --jobs --quiet --verbose --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1129,11 +1129,23 @@ _forestctl() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --resume)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --output)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --steps)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --minibatches)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1190,6 +1202,14 @@ _forestctl() {
                     return 0
                     ;;
                 --dump-logprobs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dump-rows)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tensorboard)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

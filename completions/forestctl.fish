@@ -43,7 +43,7 @@ complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "build-rows" -d 
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "cleanup-plan" -d 'List staging keys that may be removed, and those that must stay'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "config" -d 'Check a NeMo-RL configuration for forest training, or show what it settles'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "doctor" -d 'Tell what is installed, what is missing, and the command that mends it'
-complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "step" -d 'Run one GRPO optimizer step on rows'
+complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "step" -d 'Run GRPO optimizer steps on rows'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "audit-logprobs" -d 'Compare log-probabilities: captured, under each call\'s own context, and in rows'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "completions" -d 'Print shell completions'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "man" -d 'Print a man page'
@@ -667,23 +667,28 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand doctor" -s v -l verb
 complete -c forestctl -n "__fish_forestctl_using_subcommand doctor" -s h -l help -d 'Print help'
 complete -c forestctl -n "__fish_forestctl_using_subcommand doctor" -s V -l version -d 'Print version'
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l model -d 'Hugging Face model directory: config.json and safetensors' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l resume -d 'Checkpoint to go on from: model, optimizer state, step counter and settings' -r -F
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -s o -l output -d 'The checkpoint directory to write' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l steps -d 'Passes over the rows; log-probabilities of the previous policy are taken before the first' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l minibatches -d 'Optimizer steps of a pass, each on its share of the rollouts' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l reference-model -d 'Model of the KL term' -r -F
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l prev-model -d 'Model that previous log-probabilities are taken from, instead of --model' -r -F
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l kl-coef -d 'Coefficient of the KL term [default: 0.01 with --reference-model, else 0]' -r
-complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l lr -d 'Learning rate' -r
-complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l weight-decay -d 'Decoupled weight decay of every parameter' -r
-complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l max-grad-norm -d 'Scale gradients down to this global norm' -r
-complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l betas -d 'Decay of the first and second moment' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l lr -d 'Learning rate [default: 5e-6]' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l weight-decay -d 'Decoupled weight decay of every parameter [default: 0.01]' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l max-grad-norm -d 'Scale gradients down to this global norm [default: 1]' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l betas -d 'Decay of the first and second moment [default: 0.9,0.999]' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l dtype -d 'Number format of computation and checkpoint [default: the model\'s own]' -r -f -a "float64\t'Everything in float64, also norms, rotary tables and softmax'
 float32\t'Everything in float32'
 bfloat16\t'Products in bfloat16; norms, softmax, main weights and optimizer in float32'"
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l device -d 'cpu, cuda, or cuda:INDEX' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l seed -d 'Seed of libtorch\'s generator; a step draws nothing from it' -r
-complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l pack-tokens -d 'Tokens of rows that are computed at once; 0 computes row by row' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l pack-tokens -d 'Tokens of rows that are computed at once; 0 computes row by row [default: 16384]' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l config -d 'NeMo-RL YAML whose sections loss_fn and grpo are read; flags come first' -r -F
-complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l dump-gradients -d 'Also write the gradients before clipping, as safetensors' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l dump-gradients -d 'Also write the gradients of the last optimizer step, as safetensors: before clipping, on CUDA after it' -r -F
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l dump-logprobs -d 'Also write the rows\' log-probabilities before the update, as safetensors' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l dump-rows -d 'Also write metrics of every row in every optimizer step, a line of JSON each' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l tensorboard -d 'Also write every metric of every optimizer step as a TensorBoard event file in this directory' -r -F
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l measure -d 'Only measure: this many steps on drawn weights of the model\'s config.json, a line of JSON each; nothing is written' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l format -d 'How results are printed on stdout: human, json, jsonl, or csv' -r -f -a "human\t'For reading; not stable'
 json\t'One versioned JSON document'
@@ -693,6 +698,8 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l color -d 'W
 always\t'Always'
 never\t'Never'"
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -s j -l jobs -d 'Worker threads; 0 means one per core. Results are the same bytes for any number' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l deterministic -d 'Give the same bytes every time: deterministic kernels on CUDA, one thread on the processor'
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l profile-time -d 'Tell where training time goes on CUDA too: two events around every product and attention, and a wait after every pack'
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l force -d 'Replace existing outputs'
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -s q -l quiet -d 'Say only what is asked for; exit codes stay'
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -s v -l verbose -d 'Log what is being done; twice for details'
@@ -774,7 +781,7 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish
 complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "cleanup-plan" -d 'List staging keys that may be removed, and those that must stay'
 complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "config" -d 'Check a NeMo-RL configuration for forest training, or show what it settles'
 complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "doctor" -d 'Tell what is installed, what is missing, and the command that mends it'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "step" -d 'Run one GRPO optimizer step on rows'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "step" -d 'Run GRPO optimizer steps on rows'
 complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "audit-logprobs" -d 'Compare log-probabilities: captured, under each call\'s own context, and in rows'
 complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "completions" -d 'Print shell completions'
 complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "man" -d 'Print a man page'

@@ -378,24 +378,29 @@ never\:"Never"))' \
 (step)
 _arguments "${_arguments_options[@]}" : \
 '--model=[Hugging Face model directory\: config.json and safetensors]:DIR:_files' \
+'(--model)--resume=[Checkpoint to go on from\: model, optimizer state, step counter and settings]:CKPT:_files' \
 '-o+[The checkpoint directory to write]:CKPT:_files' \
 '--output=[The checkpoint directory to write]:CKPT:_files' \
+'--steps=[Passes over the rows; log-probabilities of the previous policy are taken before the first]:N:_default' \
+'--minibatches=[Optimizer steps of a pass, each on its share of the rollouts]:M:_default' \
 '--reference-model=[Model of the KL term]:DIR:_files' \
 '--prev-model=[Model that previous log-probabilities are taken from, instead of --model]:DIR:_files' \
 '--kl-coef=[Coefficient of the KL term \[default\: 0.01 with --reference-model, else 0\]]:X:_default' \
-'--lr=[Learning rate]:X:_default' \
-'--weight-decay=[Decoupled weight decay of every parameter]:X:_default' \
-'--max-grad-norm=[Scale gradients down to this global norm]:X:_default' \
-'--betas=[Decay of the first and second moment]:B1,B2:_default' \
+'--lr=[Learning rate \[default\: 5e-6\]]:X:_default' \
+'--weight-decay=[Decoupled weight decay of every parameter \[default\: 0.01\]]:X:_default' \
+'--max-grad-norm=[Scale gradients down to this global norm \[default\: 1\]]:X:_default' \
+'--betas=[Decay of the first and second moment \[default\: 0.9,0.999\]]:B1,B2:_default' \
 '--dtype=[Number format of computation and checkpoint \[default\: the model'\''s own\]]:DTYPE:((float64\:"Everything in float64, also norms, rotary tables and softmax"
 float32\:"Everything in float32"
 bfloat16\:"Products in bfloat16; norms, softmax, main weights and optimizer in float32"))' \
 '--device=[cpu, cuda, or cuda\:INDEX]:DEVICE:_default' \
 '--seed=[Seed of libtorch'\''s generator; a step draws nothing from it]:N:_default' \
-'--pack-tokens=[Tokens of rows that are computed at once; 0 computes row by row]:TOKENS:_default' \
+'--pack-tokens=[Tokens of rows that are computed at once; 0 computes row by row \[default\: 16384\]]:TOKENS:_default' \
 '--config=[NeMo-RL YAML whose sections loss_fn and grpo are read; flags come first]:YAML:_files' \
-'--dump-gradients=[Also write the gradients before clipping, as safetensors]:FILE:_files' \
+'--dump-gradients=[Also write the gradients of the last optimizer step, as safetensors\: before clipping, on CUDA after it]:FILE:_files' \
 '--dump-logprobs=[Also write the rows'\'' log-probabilities before the update, as safetensors]:FILE:_files' \
+'--dump-rows=[Also write metrics of every row in every optimizer step, a line of JSON each]:FILE:_files' \
+'--tensorboard=[Also write every metric of every optimizer step as a TensorBoard event file in this directory]:DIR:_files' \
 '--measure=[Only measure\: this many steps on drawn weights of the model'\''s config.json, a line of JSON each; nothing is written]:STEPS:_default' \
 '--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
 json\:"One versioned JSON document"
@@ -406,6 +411,8 @@ always\:"Always"
 never\:"Never"))' \
 '-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
 '--jobs=[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--deterministic[Give the same bytes every time\: deterministic kernels on CUDA, one thread on the processor]' \
+'--profile-time[Tell where training time goes on CUDA too\: two events around every product and attention, and a wait after every pack]' \
 '--force[Replace existing outputs]' \
 '(-v --verbose)-q[Say only what is asked for; exit codes stay]' \
 '(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
@@ -415,7 +422,7 @@ never\:"Never"))' \
 '--help[Print help (see more with '\''--help'\'')]' \
 '-V[Print version]' \
 '--version[Print version]' \
-':rows -- The rows directory:_files' \
+'*::rows -- The rows directory, or those of all shards of a batch:_files' \
 && ret=0
 ;;
 (audit-logprobs)
@@ -630,7 +637,7 @@ _forestctl_commands() {
 'cleanup-plan:List staging keys that may be removed, and those that must stay' \
 'config:Check a NeMo-RL configuration for forest training, or show what it settles' \
 'doctor:Tell what is installed, what is missing, and the command that mends it' \
-'step:Run one GRPO optimizer step on rows' \
+'step:Run GRPO optimizer steps on rows' \
 'audit-logprobs:Compare log-probabilities\: captured, under each call'\''s own context, and in rows' \
 'completions:Print shell completions' \
 'man:Print a man page' \
@@ -722,7 +729,7 @@ _forestctl__subcmd__help_commands() {
 'cleanup-plan:List staging keys that may be removed, and those that must stay' \
 'config:Check a NeMo-RL configuration for forest training, or show what it settles' \
 'doctor:Tell what is installed, what is missing, and the command that mends it' \
-'step:Run one GRPO optimizer step on rows' \
+'step:Run GRPO optimizer steps on rows' \
 'audit-logprobs:Compare log-probabilities\: captured, under each call'\''s own context, and in rows' \
 'completions:Print shell completions' \
 'man:Print a man page' \

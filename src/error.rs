@@ -19,6 +19,8 @@ pub enum Kind {
     Format,
     /// A component that the command needs is not installed (exit 2).
     Missing,
+    /// The device has less memory than the work takes (exit 2).
+    Memory,
     /// Nothing matched; nothing was done (exit 4).
     Nothing,
     /// The reader of our output went away (exit 0).
@@ -54,6 +56,11 @@ impl Error {
         Self::new(Kind::Missing, message)
     }
 
+    /// The device has less memory than the work takes.
+    pub fn memory(message: impl Into<String>) -> Self {
+        Self::new(Kind::Memory, message)
+    }
+
     /// Nothing found is not success.
     pub fn nothing(message: impl Into<String>) -> Self {
         Self::new(Kind::Nothing, message)
@@ -74,6 +81,13 @@ impl Error {
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
+    }
+
+    /// The same stop seen from further out: `message` comes first, then this error as its reason;
+    /// kind and advice stay.
+    pub fn within(self, message: impl Into<String>) -> Self {
+        let (kind, help) = (self.kind, self.help.clone());
+        Self { kind, message: message.into(), help, source: Some(Box::new(self)) }
     }
 
     /// The error underneath.

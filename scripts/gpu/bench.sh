@@ -15,7 +15,7 @@ mkdir -p "$out"
 
 ours() {
     LD_LIBRARY_PATH=$torch/lib "$folder/forestctl-step" "$folder/rows" --model "$folder/$model" \
-        -o none --device cuda --dtype bfloat16 --pack-tokens "$tokens" --measure "$steps" \
+        --device cuda --dtype bfloat16 --pack-tokens "$tokens" --measure "$steps" \
         >>"$out/$model-$tokens-forestctl.jsonl"
 }
 

@@ -122,7 +122,7 @@ impl AuditArgs {
     pub fn run(self, _ui: &Ui) -> Result<Exit> {
         let mut args = without_subcommand(WORD, std::env::args_os().skip(1));
         args.insert(0, AUDIT.into());
-        hand_over(&args)
+        hand_over(&args, false)
     }
 
     /// Opens what is to be audited.

@@ -64,6 +64,7 @@ fn schemas() -> Vec<(String, String)> {
         ("step", schemars::schema_for!(crate::step::report::StepReport)),
         ("audit-logprobs", schemars::schema_for!(crate::step::audit::AuditReport)),
         ("audit-logprobs-jsonl", schemars::schema_for!(crate::step::audit::AuditLine<'_>)),
+        ("step-rows", schemars::schema_for!(crate::step::report::RowReport)),
     ]
     .into_iter()
     .map(|(command, schema)| {

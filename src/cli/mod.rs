@@ -198,7 +198,7 @@ impl Command {
 
 fn exit_of(error: &Error) -> Exit {
     match error.kind() {
-        Kind::Usage | Kind::Io | Kind::Format | Kind::Missing => Exit::Failed,
+        Kind::Usage | Kind::Io | Kind::Format | Kind::Missing | Kind::Memory => Exit::Failed,
         Kind::Nothing => Exit::Nothing,
         Kind::BrokenPipe => Exit::Fine,
     }

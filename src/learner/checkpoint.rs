@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::Path;
+use std::time::Instant;
 
 use forestctl::error::{Error, Result};
 use forestctl::id::Digest32;
@@ -11,6 +12,7 @@ use forestctl::step::batch::Batch;
 use forestctl::step::model::weights::MODEL;
 use forestctl::step::report::{SCHEMA_VERSION, StepReport};
 use forestctl::step::settings::{Dtype, StepSettings};
+use forestctl::step::state::{TRAINER_STATE, TrainedRows, TrainerState, trained_before};
 use safetensors::tensor::{SafeTensorError, TensorView, serialize_to_file};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -27,8 +29,6 @@ const SHARD_BYTES: usize = 5_000_000_000;
 /// More updates than any run makes; all of them are exact in float64.
 const MAX_STEPS: u64 = 1 << 53;
 
-/// What marks a directory as a checkpoint of ours: step counter, settings, rows digest.
-pub const TRAINER_STATE: &str = "trainer_state.json";
 const METRICS: &str = "metrics.jsonl";
 
 /// Files that make a model usable and that a step does not change.
@@ -46,26 +46,18 @@ const COMPANIONS: [&str; 11] = [
     "LICENSE",
 ];
 
-/// `trainer_state.json`.
-#[derive(Serialize)]
-struct TrainerState<'a> {
-    schema_version: u32,
-    tool: &'static str,
-    global_step: u64,
-    rows_blake3: Digest32,
-    settings: &'a StepSettings,
-}
-
 /// Writes everything into `dir`, which must exist: weights in the number format of the run, and
-/// the files of `source`, the model that was trained, that a step does not change.
+/// the files of `source`, the model that was trained, that a step does not change. Returns the seconds
+/// that it took but for `metrics.jsonl`, where they are added to the last step.
 pub fn write(
     dir: &Path,
     source: &Path,
     trained: &Trained,
     settings: &StepSettings,
     rows: Digest32,
-) -> Result<()> {
-    let Trained { policy, optimizer, report, .. } = trained;
+) -> Result<f64> {
+    let begun = Instant::now();
+    let Trained { policy, optimizer, reports, .. } = trained;
     write_config(source, dir, settings.dtype)?;
     for name in COMPANIONS {
         let (from, to) = (source.join(name), dir.join(name));
@@ -77,15 +69,26 @@ pub fn write(
         policy.parameters.iter().map(|p| (p.name.clone(), p.leaf.shallow_clone())).collect();
     write_tensors(dir, MODEL, &weights, SHARD_BYTES)?;
     write_tensors(dir, OPTIMIZER, &optimizer.tensors(&policy.parameters), SHARD_BYTES)?;
+    let mut behind = trained_before(source);
+    let steps = reports.iter().map(|report| report.metrics.step);
+    let (first_step, last_step) = (steps.clone().min(), steps.max());
+    behind.push(TrainedRows {
+        rows_blake3: rows,
+        first_step: first_step.unwrap_or(optimizer.step),
+        last_step: last_step.unwrap_or(optimizer.step),
+    });
     let state = TrainerState {
-        schema_version: report.schema_version,
-        tool: concat!("forestctl ", env!("CARGO_PKG_VERSION")),
+        schema_version: SCHEMA_VERSION,
+        tool: concat!("forestctl ", env!("CARGO_PKG_VERSION")).to_owned(),
         global_step: optimizer.step,
         rows_blake3: rows,
-        settings,
+        settings: settings.clone(),
+        trained: behind,
     };
     write_json(&dir.join(TRAINER_STATE), &state)?;
-    append_metrics(source, dir, report)
+    let seconds = begun.elapsed().as_secs_f64();
+    append_metrics(source, dir, reports, seconds, settings.deterministic)?;
+    Ok(seconds)
 }
 
 /// Updates behind a model directory that a step wrote; `None` for any other model.
@@ -227,17 +230,33 @@ fn write_config(source: &Path, dir: &Path, dtype: Dtype) -> Result<()> {
     write_json(&dir.join("config.json"), &config)
 }
 
-/// The lines of the steps before, and one for this step.
-fn append_metrics(source: &Path, dir: &Path, report: &StepReport) -> Result<()> {
+/// The lines of the steps before, and one for each of these. A deterministic run leaves out times.
+fn append_metrics(
+    source: &Path,
+    dir: &Path,
+    reports: &[StepReport],
+    write_seconds: f64,
+    deterministic: bool,
+) -> Result<()> {
     let before = source.join(METRICS);
-    let mut text = match report.metrics.step > 1 && before.is_file() {
+    let continued = reports.first().is_some_and(|report| report.metrics.step > 1);
+    let mut text = match continued && before.is_file() {
         true => fs::read(&before).map_err(|e| Error::io("cannot read", &before, e))?,
         false => Vec::new(),
     };
-    let line =
-        serde_json::to_string(report).map_err(|e| Error::format("cannot write JSON").because(e))?;
-    text.extend_from_slice(line.as_bytes());
-    text.push(b'\n');
+    for (i, report) in reports.iter().enumerate() {
+        let mut report = report.clone();
+        if deterministic {
+            report.performance = None;
+        } else if let (Some(performance), true) = (&mut report.performance, i + 1 == reports.len())
+        {
+            performance.io_seconds += write_seconds;
+        }
+        let line = serde_json::to_string(&report)
+            .map_err(|e| Error::format("cannot write JSON").because(e))?;
+        text.extend_from_slice(line.as_bytes());
+        text.push(b'\n');
+    }
     let path = dir.join(METRICS);
     fs::write(&path, text).map_err(|e| Error::io("cannot write", path, e))
 }

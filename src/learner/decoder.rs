@@ -10,6 +10,7 @@ use forestctl::step::pack::{Pack, Pair};
 use forestctl::step::settings::Dtype;
 use tch::{Device, Kind, Tensor};
 
+use super::clock::{Clock, Part};
 use super::parameters::{Loader, Parameter};
 use super::shim;
 use super::tensor::{Torch, failed, indices, kind_of, precise, to_f64};
@@ -24,6 +25,8 @@ pub struct Decoder {
     pub architecture: Architecture,
     /// All weights by name; a tied head is not repeated.
     pub parameters: Vec<Parameter>,
+    /// Where the time of [`Decoder::accumulate`] goes; measures nothing unless set.
+    pub clock: Clock,
     embedding: Tensor,
     layers: Vec<Layer>,
     norm: Tensor,
@@ -53,8 +56,8 @@ struct Projection {
 }
 
 impl Projection {
-    fn forward(&self, x: &Tensor) -> Torch<Tensor> {
-        x.f_linear(&self.weight, self.bias.as_ref())
+    fn forward(&self, x: &Tensor, clock: &Clock) -> Torch<Tensor> {
+        clock.operation(Part::Linear, || x.f_linear(&self.weight, self.bias.as_ref()))
     }
 }
 
@@ -114,8 +117,8 @@ impl Decoder {
             false => loader.take("lm_head.weight".to_owned(), &[vocab, hidden])?,
         };
         let (kind, device) = (embedding.kind(), embedding.device());
-        let parameters = Vec::new();
-        Ok(Self { architecture, parameters, embedding, layers, norm, head, kind, device })
+        let (parameters, clock) = (Vec::new(), Clock::default());
+        Ok(Self { architecture, parameters, clock, embedding, layers, norm, head, kind, device })
     }
 
     /// Log-probabilities of the pairs of a pack.
@@ -171,13 +174,15 @@ impl Decoder {
         let output = leaf(&hidden)?;
         let mut start = 0;
         for chunk in pack.pairs.chunks(HEAD_CHUNK) {
-            let logprobs = self.pick(&self.before(&output, chunk)?, chunk)?;
             let range = start..start + chunk.len();
             start = range.end;
-            let slopes = Tensor::f_from_slice(&derivative(range, &to_f64(&logprobs)?))?
-                .f_to_dtype(logprobs.f_kind()?, false, false)?
-                .f_to(self.device)?;
-            shim::backward(&logprobs, &slopes)?;
+            self.clock.region(Part::Head, || {
+                let logprobs = self.pick(&self.before(&output, chunk)?, chunk)?;
+                let slopes = Tensor::f_from_slice(&derivative(range, &to_f64(&logprobs)?))?
+                    .f_to_dtype(logprobs.f_kind()?, false, false)?
+                    .f_to(self.device)?;
+                shim::backward(&logprobs, &slopes)
+            })?;
         }
         let slope = output.f_grad()?;
         if !slope.defined() {
@@ -241,26 +246,31 @@ impl Decoder {
         let normed = self.rms_norm(x, &layer.attention_norm)?;
         let x = x.f_add(&self.attend(layer, &normed, context)?)?;
         let y = self.rms_norm(&x, &layer.mlp_norm)?;
-        let gated = layer.gate.forward(&y)?.f_silu()?.f_mul(&layer.up.forward(&y)?)?;
-        x.f_add(&layer.down.forward(&gated)?)
+        let clock = &self.clock;
+        let gated =
+            layer.gate.forward(&y, clock)?.f_silu()?.f_mul(&layer.up.forward(&y, clock)?)?;
+        x.f_add(&layer.down.forward(&gated, clock)?)
     }
 
     fn attend(&self, layer: &Layer, x: &Tensor, context: &Context) -> Torch<Tensor> {
         let (tokens, dim) = (x.size()[0], self.architecture.head_dim as i64);
         let split = |y: Tensor| y.f_reshape([tokens, -1, dim]);
-        let mut query = split(layer.query.forward(x)?)?;
-        let mut key = split(layer.key.forward(x)?)?;
-        let value = split(layer.value.forward(x)?)?;
+        let clock = &self.clock;
+        let mut query = split(layer.query.forward(x, clock)?)?;
+        let mut key = split(layer.key.forward(x, clock)?)?;
+        let value = split(layer.value.forward(x, clock)?)?;
         if let Some((query_norm, key_norm)) = &layer.head_norms {
             query = self.rms_norm(&query, query_norm)?;
             key = self.rms_norm(&key, key_norm)?;
         }
         let (query, key) = (rotate(&query, context)?, rotate(&key, context)?);
         let attended = match self.is_fast() {
-            true => shim::flash_attention(&query, &key, &value, &context.ends, context.longest)?,
+            true => clock.operation(Part::Attention, || {
+                shim::flash_attention(&query, &key, &value, &context.ends, context.longest)
+            })?,
             false => self.attend_by_row(&query, &key, &value, context)?,
         };
-        layer.output.forward(&attended.f_reshape([tokens, -1])?)
+        layer.output.forward(&attended.f_reshape([tokens, -1])?, clock)
     }
 
     /// Whether libtorch has kernels for the whole of a norm and of attention.
@@ -286,18 +296,14 @@ impl Decoder {
                 };
                 y.f_transpose(0, 1)?.f_unsqueeze(0)
             };
-            Tensor::f_scaled_dot_product_attention(
-                &lay(query, 1)?,
-                &lay(key, groups)?,
-                &lay(value, groups)?,
-                None::<Tensor>,
-                0.0,
-                true,
-                None,
-                false,
-            )?
-            .f_squeeze_dim(0)?
-            .f_transpose(0, 1)
+            let (query, key, value) = (lay(query, 1)?, lay(key, groups)?, lay(value, groups)?);
+            let attended = self.clock.operation(Part::Attention, || {
+                let (mask, causal) = (None::<Tensor>, true);
+                Tensor::f_scaled_dot_product_attention(
+                    &query, &key, &value, mask, 0.0, causal, None, false,
+                )
+            })?;
+            attended.f_squeeze_dim(0)?.f_transpose(0, 1)
         });
         let rows: Vec<Tensor> = rows.collect::<Torch<_>>()?;
         match &rows[..] {

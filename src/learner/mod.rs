@@ -6,11 +6,14 @@
 
 pub mod audit;
 pub mod checkpoint;
+pub mod clock;
 pub mod decoder;
+pub mod events;
 pub mod optim;
 pub mod parameters;
 pub mod run;
 pub mod shim;
 pub mod tensor;
+pub mod update;
 
-pub use run::{Models, measure, run};
+pub use run::{Models, Observer, measure, run};

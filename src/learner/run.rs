@@ -1,31 +1,32 @@
-//! One optimizer step, from rows to updated weights.
+//! Optimizer steps over one batch, from rows to updated weights.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::path::Path;
 use std::time::Instant;
 
-use forestctl::error::{Error, Result};
+use forestctl::error::{Error, Kind, Result};
 use forestctl::finding::Code;
 use forestctl::rows::{Row, advantage};
 use forestctl::step::batch::Batch;
-use forestctl::step::loss::{Loss, Token};
-use forestctl::step::metrics::{Sums, mean};
-use forestctl::step::pack::{Pack, Pair, packs};
-use forestctl::step::report::{SCHEMA_VERSION, StepMetrics, StepReport, StepTimes};
+use forestctl::step::failure::{RowTokens, memory_advice};
+use forestctl::step::loss::Loss;
+use forestctl::step::metrics::Sums;
+use forestctl::step::pack::packs;
+use forestctl::step::report::{RowReport, SCHEMA_VERSION, StepMetrics, StepReport, StepTimes};
 use forestctl::step::sequence_error::{Filtered, sequence_errors};
 use forestctl::step::settings::StepSettings;
 
-use tch::Device;
-
+use super::clock::Clock;
 use super::decoder::Decoder;
-use super::optim::{OptimizerState, clip_coefficient, grad_norm};
+use super::optim::OptimizerState;
+use super::tensor::failed;
+use super::update::{OtherPolicies, Plan, in_pack};
 use super::{checkpoint, shim, tensor};
 
-/// Where the weights of a step come from: directories of Hugging Face models.
+/// Where the weights of a run come from: directories of Hugging Face models.
 #[derive(Clone, Copy, Debug)]
 pub struct Models<'a> {
-    /// The policy to train. A checkpoint of an earlier step continues with its optimizer state.
+    /// The policy to train. A checkpoint of an earlier run continues with its optimizer state.
     pub policy: &'a Path,
     /// Whose log-probabilities count as previous; the policy's own unless given.
     pub previous: Option<&'a Path>,
@@ -36,52 +37,87 @@ pub struct Models<'a> {
 /// Called as work goes on: what is being done, how many rows are done, of how many.
 pub type Progress<'a> = &'a dyn Fn(&'static str, u64, u64);
 
-/// A step whose update is made.
+/// Called after every optimizer step, with the rows that it trained on.
+pub type Told<'a> = Box<dyn FnMut(&StepReport, Vec<RowReport>) -> Result<()> + 'a>;
+
+/// Who watches a run.
+pub struct Observer<'a> {
+    /// Hears of the work.
+    pub progress: Progress<'a>,
+    /// Hears of every optimizer step.
+    pub told: Told<'a>,
+    /// Whether a CUDA device measures where the time goes, which the processor always does.
+    pub profile: bool,
+    /// Seconds that reading the rows took.
+    pub read_seconds: f64,
+}
+
+/// A run whose updates are made.
 #[derive(Debug)]
 pub struct Trained {
-    /// The policy with updated weights; its gradients are those before clipping.
+    /// The policy with updated weights; its gradients are those of the last update.
     pub policy: Decoder,
-    /// The optimizer after the update.
+    /// The optimizer after the updates.
     pub optimizer: OptimizerState,
-    /// Loss, norms and diagnostics.
-    pub report: StepReport,
+    /// Loss, norms and diagnostics of every update; there is at least one.
+    pub reports: Vec<StepReport>,
     /// Log-probabilities under the previous policy, as [`score`] gives them.
     pub previous: Vec<Vec<f64>>,
     /// Log-probabilities under the reference policy, with a KL penalty.
     pub reference: Option<Vec<Vec<f64>>>,
 }
 
-/// Runs one step: log-probabilities under the previous and the reference policy, the sequence
-/// error filter with advantages recomputed, loss and gradient row by row, and one update.
+/// Makes the optimizer steps of a schedule on one batch. Log-probabilities under the previous and the
+/// reference policy, the sequence error filter and the advantages after it are computed once, before
+/// the first update; then every pass takes the minibatches in order, each with its own normaliser.
 ///
 /// # Errors
 /// Unsupported or corrupt models, rows that contradict themselves or the vocabulary, no trainable
-/// token left, and a loss or gradient that is not finite; weights are then not touched on disk.
+/// token left, fewer rollouts than minibatches, too little memory, and numbers that are not finite;
+/// weights are then not touched on disk.
 pub fn run(
     rows: &mut [Row],
     models: Models,
     settings: &StepSettings,
-    progress: Progress,
+    mut observer: Observer,
 ) -> Result<Trained> {
     settings.check()?;
     let loss = Loss::new(settings.loss.clone())?;
+    shim::deterministic(settings.deterministic).map_err(failed)?;
     let device = tensor::open_device(settings.device, settings.seed)?;
-    let mut policy = Decoder::load(models.policy, settings.dtype, device, true)?;
-    let mut optimizer = match checkpoint::steps_behind(models.policy)? {
-        Some(step) => OptimizerState::resume(models.policy, step, &mut policy.parameters)?,
-        None => OptimizerState::fresh(&policy.parameters)?,
-    };
+    let plan = Plan::new(settings, &loss, device);
+    let lengths = row_tokens(rows);
+    let loading = |e| advised(e, settings, None);
+    let computing = |e| advised(e, settings, Some(lengths));
 
-    let other = |dir| Decoder::load(dir, settings.dtype, device, false);
-    let packing = settings.pack_tokens;
-    let previous = match models.previous {
-        Some(dir) => score(&other(dir)?, rows, packing, "previous", progress)?,
-        None => score(&policy, rows, packing, "previous", progress)?,
+    let begun = Instant::now();
+    let load =
+        |dir: &Path, trains| Decoder::load(dir, settings.dtype, device, trains).map_err(loading);
+    let mut policy = load(models.policy, true)?;
+    let mut optimizer = match checkpoint::steps_behind(models.policy)? {
+        Some(step) => OptimizerState::resume(models.policy, step, &mut policy.parameters),
+        None => OptimizerState::fresh(&policy.parameters),
+    }
+    .map_err(loading)?;
+    let mut io_seconds = observer.read_seconds + begun.elapsed().as_secs_f64();
+
+    let mut score_seconds = 0.0;
+    let mut scored = |model: Option<&Path>, rows: &[Row], label| {
+        let begun = Instant::now();
+        let other = model.map(|dir| load(dir, false)).transpose()?;
+        io_seconds += begun.elapsed().as_secs_f64();
+        let begun = Instant::now();
+        let model = other.as_ref().unwrap_or(&policy);
+        let scores = score(model, rows, settings.pack_tokens, label, observer.progress)
+            .map_err(computing)?;
+        score_seconds += begun.elapsed().as_secs_f64();
+        Ok::<_, Error>(scores)
     };
+    let previous = scored(models.previous, rows, "previous")?;
     let filtered = filter(rows, &previous, settings)?;
     let reference = match (loss.needs_reference(), models.reference) {
         (false, _) => None,
-        (true, Some(dir)) => Some(score(&other(dir)?, rows, packing, "reference", progress)?),
+        (true, Some(dir)) => Some(scored(Some(dir), rows, "reference")?),
         (true, None) => {
             return Err(Error::usage("a KL penalty needs a reference model")
                 .help("Give --reference-model DIR, or --kl-coef 0"));
@@ -89,45 +125,53 @@ pub fn run(
     };
 
     let batch = Batch::new(rows)?;
-    let tokens = batch.valid_tokens();
-    if tokens == 0 {
+    if batch.valid_tokens() == 0 {
         return Err(Error::nothing("no row has a token left to train on")
             .help("`forestctl select` says why rollouts are masked"));
     }
+    let minibatches = batch.minibatches(settings.schedule.minibatches)?;
     let others = OtherPolicies { previous: &previous, reference: reference.as_deref() };
-    let sums = accumulate(&mut policy, &batch, &loss, others, packing, progress)?;
-    let value = sums.loss(&loss, tokens);
-    let norm = grad_norm(&policy.parameters)?;
-    if !value.is_finite() || !norm.is_finite() {
-        return Err(Error::format(format!(
-            "the loss is {value} and the gradient norm {norm}; nothing was written"
-        ))
-        .help("Look for log-probabilities that are not finite, or use a wider --dtype"));
+    policy.clock = Clock::new(device, observer.profile).map_err(failed)?;
+    let mut reports: Vec<StepReport> = Vec::new();
+    for epoch in 1..=settings.schedule.steps {
+        for (minibatch, part) in (1..).zip(&minibatches) {
+            let mut update = plan
+                .update(&mut policy, &mut optimizer, part, others, observer.progress)
+                .map_err(computing)?;
+            if reports.is_empty() {
+                update.performance.score_seconds = score_seconds;
+                update.performance.io_seconds = io_seconds;
+            }
+            let tokens = part.valid_tokens();
+            let diagnostics = Sums::pooled(&update.sums).finish(tokens, part.valid_rows());
+            let kl_coefficient = settings.loss.reference_policy_kl_penalty;
+            let report = StepReport {
+                schema_version: SCHEMA_VERSION,
+                loss: update.loss,
+                grad_norm: update.grad_norm,
+                loss_tokens: tokens,
+                metrics: StepMetrics {
+                    step: optimizer.step,
+                    epoch,
+                    minibatch,
+                    clip_coefficient: update.clip_coefficient,
+                    lr: settings.optimizer.lr,
+                    kl_coefficient,
+                    kl_loss: kl_coefficient * diagnostics.kl_penalty,
+                    sequence_error: filtered.clone(),
+                    tokens: diagnostics,
+                },
+                performance: Some(update.performance),
+            };
+            let trained_on = RowReport::of(part, &update.sums, &loss, optimizer.step);
+            (observer.told)(&report, trained_on)?;
+            reports.push(report);
+        }
     }
-    let coefficient = clip_coefficient(norm, settings.optimizer.max_grad_norm);
-    optimizer.update(&mut policy.parameters, &settings.optimizer, coefficient)?;
-
-    let diagnostics = sums.finish(tokens, batch.valid_rows());
-    let kl_coefficient = settings.loss.reference_policy_kl_penalty;
-    let report = StepReport {
-        schema_version: SCHEMA_VERSION,
-        loss: value,
-        grad_norm: norm,
-        loss_tokens: tokens,
-        metrics: StepMetrics {
-            step: optimizer.step,
-            clip_coefficient: coefficient,
-            lr: settings.optimizer.lr,
-            kl_coefficient,
-            kl_loss: kl_coefficient * diagnostics.kl_penalty,
-            sequence_error: filtered,
-            tokens: diagnostics,
-        },
-    };
-    Ok(Trained { policy, optimizer, report, previous, reference })
+    Ok(Trained { policy, optimizer, reports, previous, reference })
 }
 
-/// Runs `steps` steps on weights that are drawn, for measuring; nothing is kept.
+/// Makes `steps` optimizer steps on weights that are drawn, for measuring; nothing is kept.
 ///
 /// # Errors
 /// As [`run`].
@@ -136,53 +180,49 @@ pub fn measure(
     model: &Path,
     settings: &StepSettings,
     steps: u32,
+    profile: bool,
     mut told: impl FnMut(&StepTimes) -> Result<()>,
 ) -> Result<()> {
     settings.check()?;
     let loss = Loss::new(settings.loss.clone())?;
+    shim::deterministic(settings.deterministic).map_err(failed)?;
     let device = tensor::open_device(settings.device, settings.seed)?;
-    let mut policy = Decoder::random(model, settings.dtype, device, true)?;
-    let mut optimizer = OptimizerState::fresh(&policy.parameters)?;
+    let plan = Plan::new(settings, &loss, device);
+    let loading = |e| advised(e, settings, None);
+    let computing = |e| advised(e, settings, Some(row_tokens(rows)));
+    let mut policy = Decoder::random(model, settings.dtype, device, true).map_err(loading)?;
+    policy.clock = Clock::new(device, profile).map_err(failed)?;
+    let mut optimizer = OptimizerState::fresh(&policy.parameters).map_err(loading)?;
     let batch = Batch::new(rows)?;
-    let packing = settings.pack_tokens;
-    let made = packs(&batch, packing)?;
-    let row_tokens = made.iter().map(|pack| pack.ids.len() as u64).sum();
-    let flops: f64 = made.iter().map(|pack| policy.training_flops(pack)).sum();
-    let seconds = |since: Instant| {
-        if let Device::Cuda(index) = device {
-            tch::Cuda::synchronize(index as i64);
-        }
-        since.elapsed().as_secs_f64()
-    };
     for _ in 0..steps {
         let begun = Instant::now();
-        let previous = score(&policy, rows, packing, "previous", &|_, _, _| {})?;
-        let score_seconds = seconds(begun);
+        let previous = score(&policy, rows, settings.pack_tokens, "previous", &|_, _, _| {})
+            .map_err(computing)?;
+        let score_seconds = plan.seconds(begun);
         let others = OtherPolicies { previous: &previous, reference: None };
-        let begun = Instant::now();
-        let sums = accumulate(&mut policy, &batch, &loss, others, packing, &|_, _, _| {})?;
-        let train_seconds = seconds(begun);
-        let begun = Instant::now();
-        let norm = grad_norm(&policy.parameters)?;
-        let coefficient = clip_coefficient(norm, settings.optimizer.max_grad_norm);
-        optimizer.update(&mut policy.parameters, &settings.optimizer, coefficient)?;
+        let update = plan
+            .update(&mut policy, &mut optimizer, &batch, others, &|_, _, _| {})
+            .map_err(computing)?;
+        let mut performance = update.performance;
+        performance.score_seconds = score_seconds;
+        // Scoring needs no room for gradients.
         policy.parameters.iter_mut().for_each(|parameter| parameter.grad = None);
-        let update_seconds = seconds(begun);
-        told(&StepTimes {
-            score_seconds,
-            train_seconds,
-            update_seconds,
-            row_tokens,
-            packs: made.len() as u64,
-            train_flops_per_second: flops / train_seconds,
-            peak_bytes: match device {
-                Device::Cuda(index) => shim::peak_bytes(index),
-                _ => None,
-            },
-            loss: sums.loss(&loss, batch.valid_tokens()),
-        })?;
+        told(&StepTimes { performance, loss: update.loss })?;
     }
     Ok(())
+}
+
+fn row_tokens(rows: &[Row]) -> RowTokens {
+    let lengths = rows.iter().map(|row| row.input_ids.len() as u64);
+    RowTokens { longest: lengths.clone().max().unwrap_or_default(), total: lengths.sum() }
+}
+
+/// An error that says what to lower when memory ran out; `rows` as [`memory_advice`] takes them.
+fn advised(e: Error, settings: &StepSettings, rows: Option<RowTokens>) -> Error {
+    match e.kind() {
+        Kind::Memory => e.help(memory_advice(settings, rows)),
+        _ => e,
+    }
 }
 
 /// Log-probabilities of every row that trains, aligned to its targets; empty for the others.
@@ -196,9 +236,9 @@ pub fn score(
     let batch = Batch::new(rows)?;
     for i in batch.active() {
         let row = &rows[i];
-        model
-            .check_ids(&row.input_ids)
-            .map_err(|e| told(format!("row {} ({} tokens)", row.row_id, row.input_ids.len()), e))?;
+        model.check_ids(&row.input_ids).map_err(|e| {
+            e.within(format!("row {} ({} tokens)", row.row_id, row.input_ids.len()))
+        })?;
     }
     let total = batch.active().count() as u64;
     let mut all: Vec<Vec<f64>> =
@@ -228,73 +268,4 @@ fn filter(rows: &mut [Row], previous: &[Vec<f64>], settings: &StepSettings) -> R
         advantage::assign(rows, &settings.grpo, &masked);
     }
     Ok(filtered)
-}
-
-/// Log-probabilities under the policies that do not train, as [`score`] gives them.
-#[derive(Clone, Copy, Debug)]
-pub struct OtherPolicies<'a> {
-    /// Under the previous policy.
-    pub previous: &'a [Vec<f64>],
-    /// Under the reference policy; read only with a KL penalty.
-    pub reference: Option<&'a [Vec<f64>]>,
-}
-
-/// Adds the gradient of the loss to the policy's parameters, pack by pack, each row in its own
-/// attention context, and returns the sums behind loss and diagnostics.
-pub fn accumulate(
-    policy: &mut Decoder,
-    batch: &Batch,
-    loss: &Loss,
-    others: OtherPolicies,
-    pack_tokens: Option<u64>,
-    progress: Progress,
-) -> Result<Sums> {
-    let total = batch.active().count() as u64;
-    let tokens = batch.valid_tokens();
-    let mut sums = Sums::default();
-    let mut done = 0;
-    for pack in packs(batch, pack_tokens)? {
-        progress("training", done, total);
-        let slopes = |range: Range<usize>, current: &[f64]| {
-            let slope = |(pair, &current): (&Pair, &f64)| {
-                let (i, k) = (pair.row, pair.nth);
-                let row = &batch.rows()[i];
-                let token = Token {
-                    current,
-                    previous: others.previous[i][k],
-                    generation: f64::from(row.generation_logprobs[batch.targets(i)[k]]),
-                    reference: others.reference.map_or(f64::NAN, |all| all[i][k]),
-                    advantage: row.advantage,
-                };
-                let terms = loss.terms(&token);
-                sums.add(loss, &token, &terms);
-                mean(terms.derivative, tokens)
-            };
-            pack.pairs[range].iter().zip(current).map(slope).collect()
-        };
-        in_pack(batch.rows(), &pack, policy.accumulate(&pack, slopes))?;
-        done += pack.rows.len() as u64;
-    }
-    progress("training", total, total);
-    Ok(sums)
-}
-
-/// Says on which rows something failed.
-fn in_pack<T>(rows: &[Row], pack: &Pack, result: Result<T>) -> Result<T> {
-    result.map_err(|e| {
-        let first = pack.rows.first().map_or("", |&i| rows[i].row_id.as_str());
-        let others = match pack.rows.len() {
-            0 | 1 => String::new(),
-            n => format!(" and {} more", n - 1),
-        };
-        told(format!("row {first}{others} ({} tokens)", pack.ids.len()), e)
-    })
-}
-
-/// An error with the rows that it is about.
-fn told(rows: String, e: Error) -> Error {
-    match e.advice().map(str::to_owned) {
-        Some(help) => Error::format(rows).because(e).help(help),
-        None => Error::format(rows).because(e),
-    }
 }

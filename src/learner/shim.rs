@@ -1,8 +1,9 @@
 //! What the bindings of libtorch leave out, through `shim.cpp`.
 
 use std::ffi::{CStr, c_char, c_void};
+use std::ptr::NonNull;
 
-use tch::{TchError, Tensor};
+use tch::{Device, TchError, Tensor};
 
 use super::tensor::Torch;
 
@@ -34,6 +35,14 @@ unsafe extern "C" {
         eps: f64,
     ) -> bool;
     fn forest_peak_bytes(device: i8) -> i64;
+    fn forest_deterministic(only: bool) -> bool;
+    fn forest_device_name(index: i32, name: *mut c_char, size: i32) -> bool;
+    fn forest_recorder(index: i8) -> *mut c_void;
+    fn forest_recorder_free(recorder: *mut c_void);
+    fn forest_span_begin(recorder: *mut c_void, part: i32) -> bool;
+    fn forest_span_end(recorder: *mut c_void) -> bool;
+    fn forest_watch(recorder: *mut c_void, output: *const Raw, part: i32) -> bool;
+    fn forest_seconds(recorder: *mut c_void, seconds: *mut f64) -> bool;
 }
 
 /// What was thrown last.
@@ -49,6 +58,10 @@ fn thrown() -> TchError {
         owned
     };
     TchError::Torch(text)
+}
+
+fn done(fine: bool) -> Torch<()> {
+    if fine { Ok(()) } else { Err(thrown()) }
 }
 
 /// Causal attention of packed sequences, `[tokens][heads][dim]` each; `ends` are their bounds as
@@ -77,10 +90,7 @@ pub fn flash_attention(
 /// Runs backward from `output` with its gradient.
 pub fn backward(output: &Tensor, gradient: &Tensor) -> Torch<()> {
     // SAFETY: the pointers are of live tensors.
-    match unsafe { forest_backward(output.as_ptr().cast(), gradient.as_ptr().cast()) } {
-        true => Ok(()),
-        false => Err(thrown()),
-    }
+    done(unsafe { forest_backward(output.as_ptr().cast(), gradient.as_ptr().cast()) })
 }
 
 /// What one AdamW update works on, one entry per parameter; `steps` counts updates, this one
@@ -119,7 +129,7 @@ pub fn adamw(
     let count = parameters.len();
     assert!([&gradients, &first, &second, &steps].iter().all(|list| list.len() == count));
     // SAFETY: every list holds `count` pointers of live tensors.
-    let done = unsafe {
+    done(unsafe {
         forest_adamw(
             parameters.as_ptr(),
             gradients.as_ptr(),
@@ -133,8 +143,7 @@ pub fn adamw(
             decay,
             eps,
         )
-    };
-    if done { Ok(()) } else { Err(thrown()) }
+    })
 }
 
 /// Most bytes that tensors took at one time on a CUDA device.
@@ -142,4 +151,76 @@ pub fn peak_bytes(device: usize) -> Option<u64> {
     let device = i8::try_from(device).ok()?;
     // SAFETY: takes and returns numbers.
     u64::try_from(unsafe { forest_peak_bytes(device) }).ok()
+}
+
+/// Whether operations take kernels that give the same result every time, for the whole process;
+/// those that have none are then an error.
+pub fn deterministic(only: bool) -> Torch<()> {
+    // SAFETY: takes a flag.
+    done(unsafe { forest_deterministic(only) })
+}
+
+/// Name of a CUDA device as its driver gives it.
+pub fn device_name(device: usize) -> Option<String> {
+    let mut name = [0u8; 128];
+    let index = i32::try_from(device).ok()?;
+    // SAFETY: the callee writes at most the bytes that it is given the number of.
+    let told = unsafe { forest_device_name(index, name.as_mut_ptr().cast(), name.len() as i32) };
+    let text = CStr::from_bytes_until_nul(&name).ok()?;
+    told.then(|| text.to_string_lossy().into_owned())
+}
+
+/// Sums up the time of parts of the work on one device. On CUDA a span is two events on the stream;
+/// reading the sums waits for them.
+#[derive(Debug)]
+pub struct Recorder(NonNull<c_void>);
+
+impl Recorder {
+    /// Number of parts, counted from 0.
+    pub const PARTS: usize = 3;
+
+    /// A recorder of work on `device`.
+    pub fn new(device: Device) -> Torch<Self> {
+        let index = match device {
+            Device::Cuda(index) => i8::try_from(index).unwrap_or(i8::MAX),
+            _ => -1,
+        };
+        // SAFETY: takes a number; the result is null or belongs to this value.
+        NonNull::new(unsafe { forest_recorder(index) }).map(Self).ok_or_else(thrown)
+    }
+
+    /// Opens a span of `part`, which must be less than [`Recorder::PARTS`].
+    pub fn begin(&self, part: usize) -> Torch<()> {
+        assert!(part < Self::PARTS);
+        // SAFETY: the recorder is alive.
+        done(unsafe { forest_span_begin(self.0.as_ptr(), part as i32) })
+    }
+
+    /// Closes the span that was opened last.
+    pub fn end(&self) -> Torch<()> {
+        // SAFETY: the recorder is alive.
+        done(unsafe { forest_span_end(self.0.as_ptr()) })
+    }
+
+    /// Records the backward pass of the operation that gave `output` too.
+    pub fn watch(&self, output: &Tensor, part: usize) -> Torch<()> {
+        assert!(part < Self::PARTS);
+        // SAFETY: recorder and tensor are alive; hooks share the recorder.
+        done(unsafe { forest_watch(self.0.as_ptr(), output.as_ptr().cast(), part as i32) })
+    }
+
+    /// Seconds of every part since the last call.
+    pub fn take(&self) -> Torch<[f64; Self::PARTS]> {
+        let mut seconds = [0.0; Self::PARTS];
+        // SAFETY: the callee writes one number per part.
+        done(unsafe { forest_seconds(self.0.as_ptr(), seconds.as_mut_ptr()) })?;
+        Ok(seconds)
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        // SAFETY: the pointer is this value's own and is not used again.
+        unsafe { forest_recorder_free(self.0.as_ptr()) };
+    }
 }

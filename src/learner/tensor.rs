@@ -1,6 +1,7 @@
 //! The seam to libtorch: number formats, devices, bytes in and out, and errors.
 
 use forestctl::error::{Error, Result};
+use forestctl::step::failure::{Complaint, classify};
 use forestctl::step::settings::{DeviceChoice, Dtype};
 use safetensors::tensor::{Dtype as FileDtype, TensorView};
 use tch::{Device, Kind, TchError, Tensor};
@@ -13,11 +14,14 @@ pub fn failed(error: TchError) -> Error {
     // libtorch appends a C++ backtrace of many lines; the first line says what happened.
     let text = error.to_string();
     let reason = text.lines().next().unwrap_or_default().to_owned();
-    let short = Error::format("libtorch could not compute");
-    if reason.contains("out of memory") || reason.contains("can't allocate memory") {
-        short.because(reason).help("Use a smaller --dtype, shorter rows, or a larger device")
-    } else {
-        short.because(reason)
+    match classify(&reason) {
+        Complaint::OutOfMemory => Error::memory("libtorch found too little memory").because(reason),
+        Complaint::NotDeterministic(operation) => {
+            Error::usage(format!("--deterministic: {operation} gives another result every time"))
+                .because(reason)
+                .help("Leave --deterministic out, or compute with --device cpu")
+        }
+        Complaint::Other => Error::format("libtorch could not compute").because(reason),
     }
 }
 

@@ -6,6 +6,7 @@ mod assembly;
 mod build;
 mod check;
 mod columns;
+mod join;
 pub mod manifest;
 pub mod metrics;
 pub mod model;
@@ -21,6 +22,7 @@ mod writer;
 pub use arrange::Arrangement;
 pub use assembly::{Assembled, Assembly, BuiltGroup};
 pub use build::{Batch, build, build_group};
+pub use join::{WholeBatch, read_batch};
 pub use manifest::{
     Counts, DroppedGroup, GroupRows, OwnerLengths, Packed, Part, Provenance, RowsManifest,
 };

@@ -1,5 +1,8 @@
 //! Rows as the step sees them: which tokens carry loss, which rows still train, and the normaliser.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use crate::error::{Error, Result};
 use crate::rows::Row;
 
@@ -7,7 +10,8 @@ use crate::rows::Row;
 #[derive(Clone, Debug)]
 pub struct Batch<'a> {
     rows: &'a [Row],
-    targets: Vec<Vec<usize>>,
+    targets: Arc<[Vec<usize>]>,
+    trains: Vec<bool>,
 }
 
 impl<'a> Batch<'a> {
@@ -15,7 +19,48 @@ impl<'a> Batch<'a> {
     /// are refused as a corrupt file, and so are rows with media, whose pixels no decoder of text
     /// sees.
     pub fn new(rows: &'a [Row]) -> Result<Self> {
-        Ok(Self { rows, targets: rows.iter().map(targets_of).collect::<Result<_>>()? })
+        let targets = rows.iter().map(targets_of).collect::<Result<_>>()?;
+        let trains = rows.iter().map(|row| row.sample_mask == 1.0).collect();
+        Ok(Self { rows, targets, trains })
+    }
+
+    /// The retained rollouts in row order, cut into `count` minibatches whose numbers of rollouts
+    /// differ by one at most, larger ones first. A rollout is never cut, all rows keep their
+    /// indices, and each minibatch has the normaliser of its own tokens, as upstream's global
+    /// batches have.
+    ///
+    /// # Errors
+    ///
+    /// Fewer retained rollouts than minibatches.
+    pub fn minibatches(&self, count: u32) -> Result<Vec<Self>> {
+        if count <= 1 {
+            return Ok(vec![self.clone()]);
+        }
+        let owner = |i: usize| {
+            let row = &self.rows[i];
+            row.rollout_id.as_ref().map_or(row.row_id.as_str(), |id| id.as_str())
+        };
+        let mut order: BTreeMap<&str, usize> = BTreeMap::new();
+        for i in self.active() {
+            let next = order.len();
+            order.entry(owner(i)).or_insert(next);
+        }
+        let (rollouts, count) = (order.len(), count as usize);
+        if rollouts < count {
+            return Err(Error::usage(format!(
+                "--minibatches {count}: the batch has {rollouts} rollouts with a token to train on"
+            ))
+            .help("Every minibatch needs a rollout: ask for fewer"));
+        }
+        let (least, longer) = (rollouts / count, rollouts % count);
+        let end = |k: usize| least * k + k.min(longer);
+        let part = |k: usize| {
+            let within =
+                |i: usize| order.get(owner(i)).is_some_and(|at| (end(k)..end(k + 1)).contains(at));
+            let trains = (0..self.rows.len()).map(|i| self.trains[i] && within(i)).collect();
+            Self { trains, ..self.clone() }
+        };
+        Ok((0..count).map(part).collect())
     }
 
     /// All rows, in order; every other accessor counts as these do.
@@ -30,7 +75,7 @@ impl<'a> Batch<'a> {
 
     /// Whether row `i` trains.
     pub fn trains(&self, i: usize) -> bool {
-        self.rows[i].sample_mask == 1.0
+        self.trains[i]
     }
 
     /// Rows that have something to compute: they train and own at least one token.
@@ -144,6 +189,31 @@ pub(crate) mod tests {
         let rows = rows.map(|row| Row { sample_mask: f32::from(row.row_id != "a_s0"), ..row });
         let batch = Batch::new(&rows).unwrap();
         assert_eq!((batch.valid_tokens(), batch.valid_rows()), (1, 2));
+    }
+
+    #[test]
+    fn minibatches_share_out_whole_rollouts_that_train() {
+        let mut rows: Vec<Row> = ["a_s0", "a_s1", "b_s0", "c_s0", "d_s0", "e_s0", "f_s0"]
+            .iter()
+            .map(|id| row(id, &[0, 1, 1]))
+            .collect();
+        rows[2].sample_mask = 0.0;
+        rows[4].loss_mask = vec![0, 0, 0];
+        let batch = Batch::new(&rows).unwrap();
+        let cut = |count| -> Vec<Vec<usize>> {
+            let parts = batch.minibatches(count).unwrap();
+            parts.iter().map(|part| part.active().collect()).collect()
+        };
+        // Retained are a (two rows), c, e and f.
+        assert_eq!(cut(1), [vec![0, 1, 3, 5, 6]]);
+        assert_eq!(cut(2), [vec![0, 1, 3], vec![5, 6]]);
+        assert_eq!(cut(3), [vec![0, 1, 3], vec![5], vec![6]]);
+        assert_eq!(cut(4), [vec![0, 1], vec![3], vec![5], vec![6]]);
+        let parts = batch.minibatches(2).unwrap();
+        assert_eq!(parts.iter().map(Batch::valid_tokens).collect::<Vec<_>>(), [6, 4]);
+        assert_eq!(parts[0].valid_rows(), 3);
+        let error = batch.minibatches(5).unwrap_err();
+        assert!(error.to_string().contains("has 4 rollouts"), "{error}");
     }
 
     #[test]

@@ -43,6 +43,9 @@ pub struct Terms {
     pub ratio: f64,
     /// The same, clipped.
     pub ratio_clamped: f64,
+    /// Whether the clipped ratio decided the term, which then has no gradient; with CISPO, whether
+    /// the ratio was clipped.
+    pub clipped: bool,
     /// Importance weight after truncation, whether or not the loss uses it.
     pub importance_weight: f64,
     /// Whether the importance weight lay outside the truncation interval.
@@ -86,6 +89,10 @@ impl Loss {
             ratio.clamp(1.0 - self.config.ratio_clip_min, 1.0 + self.config.ratio_clip_max)
         };
         let (actor, actor_slope) = self.actor(token, ratio, ratio_slope, ratio_clamped);
+        let clipped = match self.config.use_cispo {
+            true => ratio_clamped != ratio,
+            false => -token.advantage * ratio_clamped > -token.advantage * ratio,
+        };
         let (importance_weight, out_of_bounds) = self.importance(token);
         let weight =
             if self.config.use_importance_sampling_correction { importance_weight } else { 1.0 };
@@ -96,6 +103,7 @@ impl Loss {
             derivative: weight * actor_slope + self.config.reference_policy_kl_penalty * kl_slope,
             ratio,
             ratio_clamped,
+            clipped,
             importance_weight,
             out_of_bounds,
         }

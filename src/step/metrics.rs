@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::loss::{Loss, Terms, Token, unclamped};
+use crate::config::loss::KlType;
 
 /// Added to the token count in every mean, as upstream does.
 const MEAN_EPSILON: f64 = 1e-8;
@@ -44,6 +45,11 @@ pub struct Metrics {
     pub probs_ratio_clamped_min: Option<f64>,
     /// Greatest clipped ratio; `None` without tokens.
     pub probs_ratio_clamped_max: Option<f64>,
+    /// Share of tokens whose clipped ratio decides, so that they have no gradient.
+    pub clip_fraction: f64,
+    /// Mean of `r - 1 - ln r` with `r = exp(c - p)`: how far the policy has moved since the batch
+    /// was scored.
+    pub approx_kl: f64,
     /// The policy-gradient part of the loss.
     pub actor_loss: f64,
     /// Mean KL estimate against the reference, without its coefficient.
@@ -55,7 +61,7 @@ pub struct Metrics {
     pub minus_infinity_tokens: u64,
 }
 
-/// Running sums of one step.
+/// Running sums over the trained tokens of a row, or of several.
 #[derive(Clone, Debug)]
 pub struct Sums {
     token_mult_prob_error: f64,
@@ -67,6 +73,8 @@ pub struct Sums {
     entropy: f64,
     ratio: Extent,
     ratio_clamped: Extent,
+    clipped: u64,
+    approx_kl: f64,
     actor: f64,
     kl: f64,
     minus_infinity: u64,
@@ -88,6 +96,12 @@ impl Extent {
         self.max = self.max.max(x);
     }
 
+    fn join(&mut self, other: &Self) {
+        self.sum += other.sum;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+    }
+
     /// Least and greatest, if anything was added.
     fn ends(&self) -> (Option<f64>, Option<f64>) {
         if self.min <= self.max { (Some(self.min), Some(self.max)) } else { (None, None) }
@@ -106,6 +120,8 @@ impl Default for Sums {
             entropy: 0.0,
             ratio: Extent::EMPTY,
             ratio_clamped: Extent::EMPTY,
+            clipped: 0,
+            approx_kl: 0.0,
             actor: 0.0,
             kl: 0.0,
             minus_infinity: 0,
@@ -120,6 +136,7 @@ impl Sums {
         self.out_of_bounds += u64::from(terms.out_of_bounds);
         self.ratio.add(terms.ratio);
         self.ratio_clamped.add(terms.ratio_clamped);
+        self.clipped += u64::from(terms.clipped);
         self.actor += terms.actor;
         self.kl += terms.kl;
         let (p, g) = (loss.previous(token), unclamped(token.generation));
@@ -132,7 +149,30 @@ impl Sums {
         self.gen_kl += kind.estimate(p - g);
         self.policy_kl += kind.estimate(g - p);
         self.js_divergence += js_divergence(p, g);
+        self.approx_kl += KlType::K3.estimate(token.current - p);
         self.entropy -= (token.current - g).exp() * token.current;
+    }
+
+    /// The sums over all rows. Added in row order, so that they do not depend on packs.
+    pub fn pooled<'a>(rows: impl IntoIterator<Item = &'a Self>) -> Self {
+        let mut all = Self::default();
+        for row in rows {
+            all.token_mult_prob_error += row.token_mult_prob_error;
+            all.gen_kl += row.gen_kl;
+            all.policy_kl += row.policy_kl;
+            all.js_divergence += row.js_divergence;
+            all.importance_weight += row.importance_weight;
+            all.out_of_bounds += row.out_of_bounds;
+            all.entropy += row.entropy;
+            all.ratio.join(&row.ratio);
+            all.ratio_clamped.join(&row.ratio_clamped);
+            all.clipped += row.clipped;
+            all.approx_kl += row.approx_kl;
+            all.actor += row.actor;
+            all.kl += row.kl;
+            all.minus_infinity += row.minus_infinity;
+        }
+        all
     }
 
     /// The loss: both terms of it.
@@ -159,6 +199,8 @@ impl Sums {
             probs_ratio_clamped: mean(self.ratio_clamped.sum),
             probs_ratio_clamped_min,
             probs_ratio_clamped_max,
+            clip_fraction: mean(self.clipped as f64),
+            approx_kl: mean(self.approx_kl),
             actor_loss: mean(self.actor),
             kl_penalty: mean(self.kl),
             num_valid_samples: rows,

@@ -6,6 +6,8 @@
 
 pub mod audit;
 pub mod batch;
+pub mod device;
+pub mod failure;
 pub mod loss;
 pub mod metrics;
 pub mod model;
@@ -14,3 +16,4 @@ pub mod plan;
 pub mod report;
 pub mod sequence_error;
 pub mod settings;
+pub mod state;

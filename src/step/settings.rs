@@ -61,6 +61,12 @@ impl fmt::Display for DeviceChoice {
     }
 }
 
+impl<'de> Deserialize<'de> for DeviceChoice {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
 impl FromStr for DeviceChoice {
     type Err = String;
 
@@ -93,8 +99,13 @@ pub struct AdamW {
     pub eps: f64,
     /// Decay of weights per unit of learning rate.
     pub weight_decay: f64,
-    /// Gradients are scaled down to this norm.
+    /// Gradients are scaled down to this norm; infinite, they are not, and JSON has null.
+    #[serde(deserialize_with = "null_is_infinite")]
     pub max_grad_norm: f64,
+}
+
+fn null_is_infinite<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or(f64::INFINITY))
 }
 
 impl Default for AdamW {
@@ -125,8 +136,24 @@ impl AdamW {
     }
 }
 
+/// How often a batch is trained on, and in how many pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Schedule {
+    /// Passes over the batch.
+    pub steps: u32,
+    /// Optimizer steps of one pass, each on its own share of the rollouts
+    /// ([`super::batch::Batch::minibatches`]).
+    pub minibatches: u32,
+}
+
+impl Default for Schedule {
+    fn default() -> Self {
+        Self { steps: 1, minibatches: 1 }
+    }
+}
+
 /// Everything that decides the numbers of a step, apart from rows and models.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepSettings {
     /// Number format.
     pub dtype: Dtype,
@@ -136,6 +163,12 @@ pub struct StepSettings {
     pub seed: u64,
     /// Tokens that are computed at once; `None` computes row by row.
     pub pack_tokens: Option<u64>,
+    /// How often the batch is trained on.
+    #[serde(default)]
+    pub schedule: Schedule,
+    /// Only kernels that give the same bytes every time.
+    #[serde(default)]
+    pub deterministic: bool,
     /// The optimizer.
     pub optimizer: AdamW,
     /// The loss.
@@ -150,6 +183,9 @@ impl StepSettings {
     /// Refuses what makes no sense.
     pub fn check(&self) -> Result<()> {
         self.optimizer.check()?;
+        if self.schedule.steps == 0 || self.schedule.minibatches == 0 {
+            return Err(Error::usage("--steps and --minibatches count from 1"));
+        }
         if self.seq_logprob_error_threshold.is_some_and(|t| t.is_nan() || t < 1.0) {
             return Err(Error::usage(
                 "grpo.seq_logprob_error_threshold bounds a mean of exp |g - p|, which is at least 1",

@@ -7,9 +7,11 @@ use std::sync::OnceLock;
 use forestctl::config::GrpoSettings;
 use forestctl::config::loss::LossConfig;
 use forestctl::rows::Row;
-use forestctl::step::settings::{AdamW, DeviceChoice, Dtype, StepSettings};
+use forestctl::step::settings::{AdamW, DeviceChoice, Dtype, Schedule, StepSettings};
 use safetensors::tensor::{Dtype as FileDtype, SafeTensors};
 use serde_json::{Value, json};
+
+use super::learner::Observer;
 
 /// A path below `testdata/closed-loop`.
 pub fn closed_loop(path: &str) -> PathBuf {
@@ -147,6 +149,16 @@ fn owners() -> BTreeMap<String, Owner> {
         .collect()
 }
 
+/// Nobody watches.
+pub fn nobody<'a>() -> Observer<'a> {
+    Observer {
+        progress: &|_, _, _| {},
+        told: Box::new(|_, _| Ok(())),
+        profile: false,
+        read_seconds: 0.0,
+    }
+}
+
 /// The settings of the oracle's optimizer step, without a KL penalty.
 pub fn settings(dtype: Dtype) -> StepSettings {
     StepSettings {
@@ -154,6 +166,8 @@ pub fn settings(dtype: Dtype) -> StepSettings {
         device: DeviceChoice::Cpu,
         seed: 0,
         pack_tokens: Some(1000),
+        schedule: Schedule::default(),
+        deterministic: false,
         optimizer: AdamW {
             lr: 1e-3,
             betas: (0.9, 0.999),

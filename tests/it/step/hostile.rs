@@ -8,7 +8,7 @@ use forestctl::step::settings::{Dtype, StepSettings};
 use serde_json::{Value, json};
 use tch::Device;
 
-use super::fixture::{model, rows, settings};
+use super::fixture::{model, nobody, rows, settings};
 use super::learner::checkpoint;
 use super::learner::decoder::Decoder;
 use super::learner::run::{Models, Trained, run};
@@ -17,7 +17,7 @@ const WEIGHTS: &str = "model.safetensors";
 
 fn step(policy: &Path, settings: &StepSettings) -> Result<Trained> {
     let models = Models { policy, previous: None, reference: None };
-    run(&mut rows(), models, settings, &|_, _, _| {})
+    run(&mut rows(), models, settings, nobody())
 }
 
 fn load(dir: &Path) -> Result<Decoder> {

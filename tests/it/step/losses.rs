@@ -3,17 +3,20 @@
 use forestctl::rows::Row;
 use forestctl::step::batch::Batch;
 use forestctl::step::loss::Loss;
+use forestctl::step::metrics::Sums;
 use forestctl::step::settings::Dtype;
 use serde_json::{Value, json};
 use tch::Device;
 
 use super::fixture::{
-    close, expected, expected_tensors, loss_config, model, relative_distance, rows, settings,
+    close, expected, expected_tensors, loss_config, model, nobody, relative_distance, rows,
+    settings,
 };
 use super::learner::decoder::Decoder;
 use super::learner::optim::grad_norm;
-use super::learner::run::{Models, OtherPolicies, accumulate, run, score};
+use super::learner::run::{Models, run, score};
 use super::learner::tensor::to_f64;
+use super::learner::update::{OtherPolicies, accumulate};
 
 const TOLERANCE: f64 = 1e-10;
 
@@ -54,8 +57,9 @@ fn all_variants_agree() {
         for parameter in &mut all.policy.parameters {
             parameter.grad = None;
         }
-        let sums =
+        let (sums, _) =
             accumulate(&mut all.policy, &batch, &loss, others, packing, &|_, _, _| {}).unwrap();
+        let sums = Sums::pooled(&sums);
         let (tokens, coefficient) =
             (batch.valid_tokens(), loss.config().reference_policy_kl_penalty);
         let found = sums.finish(tokens, batch.valid_rows());
@@ -136,8 +140,9 @@ fn diagnostics_agree() {
         let loss = Loss::new(loss_config(&json!({}))).unwrap();
         let batch = Batch::new(rows).unwrap();
         let others = OtherPolicies { previous, reference: None };
-        let sums =
+        let (sums, _) =
             accumulate(&mut all.policy, &batch, &loss, others, Some(2000), &|_, _, _| {}).unwrap();
+        let sums = Sums::pooled(&sums);
         let found = sums.finish(batch.valid_tokens(), batch.valid_rows());
         let pairs = [
             ("token_mult_prob_error", found.token_mult_prob_error),
@@ -162,11 +167,11 @@ fn diagnostics_agree() {
 fn float32_diagnostics_agree_within_the_slope_of_each() {
     let policy = model("tiny-qwen3");
     let models = Models { policy: &policy, previous: None, reference: None };
-    let trained = run(&mut rows(), models, &settings(Dtype::Float32), &|_, _, _| {}).unwrap();
-    let found = &trained.report.metrics.tokens;
+    let trained = run(&mut rows(), models, &settings(Dtype::Float32), nobody()).unwrap();
+    let found = &trained.reports[0].metrics.tokens;
     let stored = &expected()["metrics"]["prev_self_hf_f32"];
     let number = |key: &str| stored[key].as_f64().unwrap();
-    assert_eq!(trained.report.loss_tokens as f64, number("valid_tokens"));
+    assert_eq!(trained.reports[0].loss_tokens as f64, number("valid_tokens"));
     // Slopes by one log-probability, with d = |g - p|: exp d of the probability error and at most
     // of the weight, at most exp d - 1 of the divergences, and exp(c - g) (|c| + 1) of the entropy.
     let error = number("token_mult_prob_error");

@@ -11,4 +11,6 @@ mod hostile;
 mod learner;
 mod logprobs;
 mod losses;
+mod outputs;
+mod schedule;
 mod update;

@@ -8,6 +8,7 @@ use forestctl::id::Digest32;
 use forestctl::rows::{Row, advantage};
 use forestctl::step::batch::Batch;
 use forestctl::step::loss::Loss;
+use forestctl::step::metrics::Sums;
 use forestctl::step::model::WeightFiles;
 use forestctl::step::pack::Pack;
 use forestctl::step::sequence_error::sequence_errors;
@@ -16,14 +17,15 @@ use serde_json::Value;
 use tch::Device;
 
 use super::fixture::{
-    close, expected, expected_tensors, loss_config, model, relative_distance, rows, settings,
-    tensors,
+    close, expected, expected_tensors, loss_config, model, nobody, relative_distance, rows,
+    settings, tensors,
 };
 use super::learner::checkpoint;
 use super::learner::decoder::Decoder;
 use super::learner::optim::grad_norm;
-use super::learner::run::{Models, OtherPolicies, Trained, accumulate, run, score};
+use super::learner::run::{Models, Trained, run, score};
 use super::learner::tensor::to_f64;
+use super::learner::update::{OtherPolicies, accumulate};
 
 const TOLERANCE: f64 = 1e-10;
 const NO_ROWS: Digest32 = Digest32([0; 32]);
@@ -33,7 +35,7 @@ fn models(policy: &Path) -> Models<'_> {
 }
 
 fn train(policy: &Path, rows: &mut [Row], settings: &StepSettings) -> Trained {
-    run(rows, models(policy), settings, &|_, _, _| {}).unwrap()
+    run(rows, models(policy), settings, nobody()).unwrap()
 }
 
 fn weights(decoder: &Decoder) -> impl Iterator<Item = (&str, Vec<f64>)> {
@@ -59,11 +61,11 @@ fn check_summaries(policy: &Decoder, expected: &Value, what: &str) {
 fn float64_weights_after_the_step_agree() {
     let trained = train(&model("tiny-qwen3"), &mut rows(), &settings(Dtype::Float64));
     let step = &expected()["step"]["f64"];
-    close(trained.report.loss, step["loss"].as_f64().unwrap(), TOLERANCE, "loss");
-    close(trained.report.grad_norm, step["grad_norm"].as_f64().unwrap(), TOLERANCE, "norm");
-    assert_eq!(trained.report.metrics.clip_coefficient, 1.0);
-    assert_eq!((trained.report.metrics.step, trained.report.loss_tokens), (1, 1027));
-    assert_eq!(trained.report.metrics.tokens.num_valid_samples, 27);
+    close(trained.reports[0].loss, step["loss"].as_f64().unwrap(), TOLERANCE, "loss");
+    close(trained.reports[0].grad_norm, step["grad_norm"].as_f64().unwrap(), TOLERANCE, "norm");
+    assert_eq!(trained.reports[0].metrics.clip_coefficient, 1.0);
+    assert_eq!((trained.reports[0].metrics.step, trained.reports[0].loss_tokens), (1, 1027));
+    assert_eq!(trained.reports[0].metrics.tokens.num_valid_samples, 27);
     let stored = expected_tensors("weights_after_step_f64");
     assert_eq!(stored.len(), trained.policy.parameters.len());
     for (name, values) in weights(&trained.policy) {
@@ -80,14 +82,14 @@ fn clipping_and_the_kl_term_enter_the_update() {
     let trained = train(&model("tiny-qwen3"), &mut rows(), &clipped);
     let step = &expected()["step"]["base;prev=self;max_grad_norm=0.05"];
     let coefficient = step["clip_coefficient"].as_f64().unwrap();
-    close(trained.report.metrics.clip_coefficient, coefficient, TOLERANCE, "coefficient");
+    close(trained.reports[0].metrics.clip_coefficient, coefficient, TOLERANCE, "coefficient");
     check_summaries(&trained.policy, &step["weights_f64"], "clipped");
 
     let mut kl = settings(Dtype::Float64);
     kl.loss = LossConfig { kl_gradient: KlGradient::Plain, ..LossConfig::default() };
     let (policy, reference) = (model("tiny-qwen3"), model("tiny-qwen3-ref"));
     let models = Models { reference: Some(&reference), ..models(&policy) };
-    let trained = run(&mut rows(), models, &kl, &|_, _, _| {}).unwrap();
+    let trained = run(&mut rows(), models, &kl, nobody()).unwrap();
     check_summaries(&trained.policy, &expected()["step"]["kl_k3;prev=self"]["weights_f64"], "kl");
 }
 
@@ -95,8 +97,8 @@ fn clipping_and_the_kl_term_enter_the_update() {
 fn float32_weights_differ_in_a_handful_of_tiny_gradients_only() {
     let trained = train(&model("tiny-qwen3"), &mut rows(), &settings(Dtype::Float32));
     let step = &expected()["step"]["hf_f32"];
-    close(trained.report.loss, step["loss"].as_f64().unwrap(), 2e-6, "loss");
-    close(trained.report.grad_norm, step["grad_norm"].as_f64().unwrap(), 2e-6, "norm");
+    close(trained.reports[0].loss, step["loss"].as_f64().unwrap(), 2e-6, "loss");
+    close(trained.reports[0].grad_norm, step["grad_norm"].as_f64().unwrap(), 2e-6, "norm");
     let stored = expected_tensors("weights_after_step_hf_f32");
     let off: Vec<f64> = weights(&trained.policy)
         .flat_map(|(name, values)| {
@@ -167,11 +169,11 @@ fn filters_change_advantages_normaliser_and_gradient() {
         advantage::assign(&mut rows, &settings.grpo, &Default::default());
         let trained = train(&model("tiny-qwen3"), &mut rows, &settings);
         let number = |key: &str| outcome[key].as_f64().unwrap();
-        assert_eq!(trained.report.loss_tokens as f64, number("global_valid_toks"), "{name}");
-        let samples = trained.report.metrics.tokens.num_valid_samples as f64;
+        assert_eq!(trained.reports[0].loss_tokens as f64, number("global_valid_toks"), "{name}");
+        let samples = trained.reports[0].metrics.tokens.num_valid_samples as f64;
         assert_eq!(samples, number("global_valid_seqs"), "{name}");
-        close(trained.report.loss, number("loss"), TOLERANCE, name);
-        close(trained.report.grad_norm, number("grad_norm"), TOLERANCE, name);
+        close(trained.reports[0].loss, number("loss"), TOLERANCE, name);
+        close(trained.reports[0].grad_norm, number("grad_norm"), TOLERANCE, name);
     }
 }
 
@@ -212,8 +214,9 @@ fn rows_and_single_calls_give_the_same_gradient() {
             let reference = loss.needs_reference().then(|| scored(&reference));
             let others = OtherPolicies { previous: &previous, reference: reference.as_deref() };
             let batch = Batch::new(rows).unwrap();
-            let sums =
+            let (sums, _) =
                 accumulate(&mut policy, &batch, &loss, others, packing, &|_, _, _| {}).unwrap();
+            let sums = Sums::pooled(&sums);
             let gradient = policy.parameters.iter().map(|p| to_f64(p.grad.as_ref().unwrap()));
             let gradient: Vec<_> = gradient.map(Result::unwrap).collect();
             (sums.loss(&loss, batch.valid_tokens()), gradient)
@@ -267,7 +270,7 @@ fn a_checkpoint_holds_the_model_and_opens_again() {
         }
         let lines = std::fs::read_to_string(home.path().join("metrics.jsonl")).unwrap();
         let line: Value = serde_json::from_str(lines.trim()).unwrap();
-        assert_eq!(line["loss"], trained.report.loss);
+        assert_eq!(line["loss"], trained.reports[0].loss);
     }
 }
 
@@ -310,10 +313,10 @@ fn a_step_from_a_checkpoint_continues_the_run() {
         let first = train(&model("tiny-qwen3"), &mut rows(), &settings);
         checkpoint::write(home.path(), &model("tiny-qwen3"), &first, &settings, NO_ROWS).unwrap();
         let second = train(home.path(), &mut rows(), &settings);
-        assert_eq!(second.report.metrics.step, 2);
+        assert_eq!(second.reports[0].metrics.step, 2);
         // The oracle of AdamW's second step, element by element from the first step's moments.
         let state = tensors(&home.path().join("optimizer.safetensors"));
-        let scale = second.report.metrics.clip_coefficient;
+        let scale = second.reports[0].metrics.clip_coefficient;
         let mains = first.policy.parameters.iter().map(|p| to_f64(&p.main).unwrap());
         for (parameter, start) in second.policy.parameters.iter().zip(mains) {
             let name = &parameter.name;
@@ -339,7 +342,7 @@ fn a_step_from_a_checkpoint_continues_the_run() {
 fn a_step_that_cannot_be_made_is_an_error() {
     let policy = model("tiny-qwen3");
     let outcome = |rows: &mut [Row], settings: &StepSettings| {
-        run(rows, models(&policy), settings, &|_, _, _| {}).unwrap_err()
+        run(rows, models(&policy), settings, nobody()).unwrap_err()
     };
     let base = settings(Dtype::Float32);
 
@@ -379,7 +382,11 @@ fn captured_infinities_outside_the_loss_change_nothing() {
             }
         }
         let found = train(&model("tiny-qwen3"), &mut rows, &settings);
-        assert_eq!(found.report, clean.report);
+        let numbers = |trained: &Trained| {
+            let report = trained.reports[0].clone();
+            (report.loss, report.grad_norm, report.metrics)
+        };
+        assert_eq!(numbers(&found), numbers(&clean));
         assert_eq!(
             grad_norm(&found.policy.parameters).unwrap(),
             grad_norm(&clean.policy.parameters).unwrap()
