@@ -31,12 +31,15 @@ fn main() {
 /// Compiles the part of the learner that is C++, for the programs that run it and no other.
 #[cfg(feature = "torch")]
 fn shim(libtorch: &Path) {
-    println!("cargo:rerun-if-changed=src/learner/shim.cpp");
+    let sources = ["shim.cpp", "attention.cpp"].map(|name| format!("src/learner/{name}"));
+    for file in sources.iter().map(String::as_str).chain(["src/learner/shim.h"]) {
+        println!("cargo:rerun-if-changed={file}");
+    }
     let include = libtorch.join("include");
     cc::Build::new()
         .cpp(true)
         .std("c++17")
-        .file("src/learner/shim.cpp")
+        .files(&sources)
         .include(&include)
         .include(include.join("torch/csrc/api/include"))
         .warnings(false)

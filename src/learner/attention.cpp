@@ -16,13 +16,17 @@
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/lerp.h>
 #include <ATen/ops/logaddexp.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <optional>
+#include <tuple>
 #include <vector>
 
 #include "shim.h"
@@ -240,9 +244,9 @@ std::pair<Tensor, Tensor> cascade_forward(const std::vector<Call>& all, const Te
                 continue;
             }
             // The share of what was there before.
-            auto share = at::sigmoid(lse_to - lse_from).transpose(0, 1).unsqueeze(2);
+            auto share = at::sigmoid(lse_to.sub(lse_from)).transpose(0, 1).unsqueeze(2);
             auto was = to.to(share.scalar_type()), is = from.to(share.scalar_type());
-            to.copy_(is.add_(was.sub_(is).mul_(share)));
+            to.copy_(at::lerp(is, was, share));
             lse_to.copy_(at::logaddexp(lse_to, lse_from));
         }
     }
@@ -286,9 +290,13 @@ std::vector<Block> unpacked(const std::vector<int64_t>& numbers) {
 
 struct Cascade : torch::autograd::Function<Cascade> {
     static variable_list forward(AutogradContext* context, Tensor query, Tensor key, Tensor value,
-                                 std::vector<int64_t> numbers, Tensor out, Tensor logsumexp) {
-        auto all = calls(unpacked(numbers), query);
-        if (!out.defined()) {
+                                 std::vector<int64_t> numbers, std::optional<Tensor> known_out,
+                                 std::optional<Tensor> known_logsumexp) {
+        Tensor out, logsumexp;
+        if (known_out) {
+            std::tie(out, logsumexp) = std::tie(*known_out, *known_logsumexp);
+        } else {
+            auto all = calls(unpacked(numbers), query);
             std::tie(out, logsumexp) = cascade_forward(all, query, key, value);
         }
         context->save_for_backward({query, key, value, out, logsumexp});
@@ -310,9 +318,13 @@ struct Cascade : torch::autograd::Function<Cascade> {
 struct Suffix : torch::autograd::Function<Suffix> {
     static variable_list forward(AutogradContext* context, Tensor query, Tensor key, Tensor value,
                                  Tensor places, Tensor query_ends, Tensor key_ends,
-                                 int64_t most_queries, int64_t most_keys, Tensor out,
-                                 Tensor logsumexp) {
-        if (!out.defined()) {
+                                 int64_t most_queries, int64_t most_keys,
+                                 std::optional<Tensor> known_out,
+                                 std::optional<Tensor> known_logsumexp) {
+        Tensor out, logsumexp;
+        if (known_out) {
+            std::tie(out, logsumexp) = std::tie(*known_out, *known_logsumexp);
+        } else {
             auto all = at::_flash_attention_forward(query, key.index_select(0, places),
                                                     value.index_select(0, places), query_ends, key_ends,
                                                     most_queries, most_keys, 0.0, true, false);
@@ -347,7 +359,9 @@ struct Suffix : torch::autograd::Function<Suffix> {
     }
 };
 
-Tensor optional(const Tensor* tensor) { return tensor == nullptr ? Tensor() : *tensor; }
+std::optional<Tensor> optional(const Tensor* tensor) {
+    return tensor == nullptr ? std::nullopt : std::optional<Tensor>(*tensor);
+}
 
 }  // namespace
 

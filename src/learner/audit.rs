@@ -12,7 +12,8 @@ use forestctl::step::audit::{
     is_scorable,
 };
 use forestctl::step::model::Architecture;
-use forestctl::step::pack::Pack;
+use forestctl::step::plan::pack::Pack;
+use forestctl::step::settings::{Layout, Sharing};
 
 use super::decoder::Decoder;
 use super::run::{Progress, score};
@@ -79,7 +80,8 @@ pub fn in_rows(
 ) -> Result<ScoredRows> {
     let rows: Vec<Row> = rows.iter().filter(|row| is_scorable(row)).cloned().collect();
     let marked: Vec<Row> = rows.iter().map(generated).collect();
-    let scores = score(model, &marked, pack_tokens, "rows", progress)?;
+    let layout = Layout { pack_tokens, share_prefixes: Sharing::Never };
+    let scores = score(model, &marked, layout, "rows", progress)?;
     Ok(ScoredRows::new(rows, &scores))
 }
 

@@ -6,13 +6,15 @@ use std::path::Path;
 use forestctl::error::{Error, Result};
 use forestctl::step::model::Architecture;
 use forestctl::step::model::weights::{MODEL, WeightFiles};
-use forestctl::step::pack::{Pack, Pair};
+use forestctl::step::plan::blocks::HeadShape;
+use forestctl::step::plan::pack::{Pack, Pair};
 use forestctl::step::settings::Dtype;
 use tch::{Device, Kind, Tensor};
 
+use super::attention::{Attention, AttentionPlan};
 use super::clock::{Clock, Part};
 use super::parameters::{Loader, Parameter};
-use super::shim;
+use super::shim::{self, Attended, Heads};
 use super::tensor::{Torch, failed, indices, kind_of, precise, to_f64};
 
 /// Positions whose logits exist at one time.
@@ -27,6 +29,8 @@ pub struct Decoder {
     pub parameters: Vec<Parameter>,
     /// Where the time of [`Decoder::accumulate`] goes; measures nothing unless set.
     pub clock: Clock,
+    /// How attention is computed.
+    pub attention: AttentionPlan,
     embedding: Tensor,
     layers: Vec<Layer>,
     norm: Tensor,
@@ -63,12 +67,8 @@ impl Projection {
 
 /// What all layers need to know of a pack.
 struct Context {
-    /// Where each row begins, and the end.
-    bounds: Vec<usize>,
-    /// The same on the device, in 32 bits.
-    ends: Tensor,
-    /// Tokens of the longest row.
-    longest: usize,
+    /// Who attends to whom.
+    attention: Attention,
     /// Cosines and sines of every token's position, `[tokens][1][head_dim / 2]`.
     cos: Tensor,
     sin: Tensor,
@@ -117,13 +117,23 @@ impl Decoder {
             false => loader.take("lm_head.weight".to_owned(), &[vocab, hidden])?,
         };
         let (kind, device) = (embedding.kind(), embedding.device());
-        let (parameters, clock) = (Vec::new(), Clock::default());
-        Ok(Self { architecture, parameters, clock, embedding, layers, norm, head, kind, device })
+        Ok(Self {
+            architecture,
+            parameters: Vec::new(),
+            clock: Clock::default(),
+            attention: AttentionPlan::default(),
+            embedding,
+            layers,
+            norm,
+            head,
+            kind,
+            device,
+        })
     }
 
     /// Log-probabilities of the pairs of a pack.
     pub fn score(&self, pack: &Pack) -> Result<Vec<f64>> {
-        self.check_ids(&pack.ids)?;
+        self.check_ids(pack.ids())?;
         let _guard = tch::no_grad_guard();
         let score = || {
             let hidden = self.hidden(pack)?;
@@ -141,13 +151,13 @@ impl Decoder {
     /// and returns the derivative of the sum by each.
     ///
     /// Logits live for one chunk at a time, and activations for one layer: what each layer was
-    /// given is kept, and the rest computed again on the way back.
+    /// given is kept, and what its attention gave; the rest is computed again on the way back.
     pub fn accumulate(
         &mut self,
         pack: &Pack,
         derivative: impl FnMut(Range<usize>, &[f64]) -> Vec<f64>,
     ) -> Result<()> {
-        self.check_ids(&pack.ids)?;
+        self.check_ids(pack.ids())?;
         self.backward(pack, derivative).map_err(failed)?;
         self.parameters.iter_mut().try_for_each(Parameter::collect).map_err(failed)
     }
@@ -158,15 +168,15 @@ impl Decoder {
         mut derivative: impl FnMut(Range<usize>, &[f64]) -> Vec<f64>,
     ) -> Torch<()> {
         let context = self.context(pack)?;
-        let embedded = self.embed(&pack.ids)?;
+        let embedded = self.embed(pack.ids())?;
         let leaf = |x: &Tensor| x.f_detach()?.f_set_requires_grad(true);
         let mut given = Vec::with_capacity(self.layers.len());
         let mut x = embedded.f_detach()?;
         {
             let _guard = tch::no_grad_guard();
             for layer in &self.layers {
-                let next = self.block(layer, &x, &context)?;
-                given.push(std::mem::replace(&mut x, next));
+                let (next, attended) = self.block(layer, &x, &context, None)?;
+                given.push((std::mem::replace(&mut x, next), attended));
             }
         }
         let last = leaf(&x)?;
@@ -190,9 +200,9 @@ impl Decoder {
         }
         shim::backward(&hidden, &slope)?;
         let mut slope = last.f_grad()?;
-        for (layer, given) in self.layers.iter().zip(given).rev() {
+        for (layer, (given, attended)) in self.layers.iter().zip(given).rev() {
             let given = leaf(&given)?;
-            let out = self.block(layer, &given, &context)?;
+            let (out, _) = self.block(layer, &given, &context, attended.as_ref())?;
             shim::backward(&out, &slope)?;
             slope = given.f_grad()?;
         }
@@ -200,17 +210,17 @@ impl Decoder {
     }
 
     /// Floating-point operations of the model for one forward and backward pass over a pack: two
-    /// per weight and token forward and four backward, and attention over half of each square;
+    /// per weight and token forward and four backward, and attention over the scores that there are;
     /// the head counts for pairs alone. What is computed again does not count.
     pub fn training_flops(&self, pack: &Pack) -> f64 {
         let a = &self.architecture;
         let (hidden, inner, dim) = (a.hidden_size, a.intermediate_size, a.head_dim);
         let attention = hidden * dim * (2 * a.heads + 2 * a.kv_heads);
         let linear = (a.layers * (attention + 3 * hidden * inner)) as f64;
-        let squares = pack.bounds.windows(2).map(|ends| ((ends[1] - ends[0]) as f64).powi(2));
-        let scores = 2.0 * (a.layers * a.heads * dim) as f64 * squares.sum::<f64>();
+        let pairs = 2.0 * pack.forest.scores() as f64;
+        let scores = 2.0 * (a.layers * a.heads * dim) as f64 * pairs;
         let head = (hidden * a.vocab_size * pack.pairs.len()) as f64;
-        3.0 * (2.0 * linear * pack.ids.len() as f64 + scores + 2.0 * head)
+        3.0 * (2.0 * linear * pack.ids().len() as f64 + scores + 2.0 * head)
     }
 
     /// Refuses ids that the embedding has no row for.
@@ -230,9 +240,9 @@ impl Decoder {
     /// vocabulary.
     pub fn hidden(&self, pack: &Pack) -> Torch<Tensor> {
         let context = self.context(pack)?;
-        let mut x = self.embed(&pack.ids)?;
+        let mut x = self.embed(pack.ids())?;
         for layer in &self.layers {
-            x = self.block(layer, &x, &context)?;
+            x = self.block(layer, &x, &context, None)?.0;
         }
         self.rms_norm(&x, &self.norm)
     }
@@ -242,17 +252,32 @@ impl Decoder {
         Tensor::f_embedding(&self.embedding, &ids, -1, false, false)
     }
 
-    fn block(&self, layer: &Layer, x: &Tensor, context: &Context) -> Torch<Tensor> {
+    /// One layer, and what its attention gave; with what it gave before, attention is not computed
+    /// again.
+    fn block(
+        &self,
+        layer: &Layer,
+        x: &Tensor,
+        context: &Context,
+        known: Option<&Attended>,
+    ) -> Torch<(Tensor, Option<Attended>)> {
         let normed = self.rms_norm(x, &layer.attention_norm)?;
-        let x = x.f_add(&self.attend(layer, &normed, context)?)?;
+        let (attended, found) = self.attend(layer, &normed, context, known)?;
+        let x = x.f_add(&attended)?;
         let y = self.rms_norm(&x, &layer.mlp_norm)?;
         let clock = &self.clock;
         let gated =
             layer.gate.forward(&y, clock)?.f_silu()?.f_mul(&layer.up.forward(&y, clock)?)?;
-        x.f_add(&layer.down.forward(&gated, clock)?)
+        Ok((x.f_add(&layer.down.forward(&gated, clock)?)?, found))
     }
 
-    fn attend(&self, layer: &Layer, x: &Tensor, context: &Context) -> Torch<Tensor> {
+    fn attend(
+        &self,
+        layer: &Layer,
+        x: &Tensor,
+        context: &Context,
+        known: Option<&Attended>,
+    ) -> Torch<(Tensor, Option<Attended>)> {
         let (tokens, dim) = (x.size()[0], self.architecture.head_dim as i64);
         let split = |y: Tensor| y.f_reshape([tokens, -1, dim]);
         let clock = &self.clock;
@@ -264,52 +289,14 @@ impl Decoder {
             key = self.rms_norm(&key, key_norm)?;
         }
         let (query, key) = (rotate(&query, context)?, rotate(&key, context)?);
-        let attended = match self.is_fast() {
-            true => clock.operation(Part::Attention, || {
-                shim::flash_attention(&query, &key, &value, &context.ends, context.longest)
-            })?,
-            false => self.attend_by_row(&query, &key, &value, context)?,
-        };
-        layer.output.forward(&attended.f_reshape([tokens, -1])?, clock)
+        let heads = Heads { query: &query, key: &key, value: &value };
+        let (attended, found) = context.attention.attend(&heads, known, clock)?;
+        Ok((layer.output.forward(&attended.f_reshape([tokens, -1])?, clock)?, found))
     }
 
-    /// Whether libtorch has kernels for the whole of a norm and of attention.
+    /// Whether libtorch has kernels for the whole of a norm.
     fn is_fast(&self) -> bool {
         self.device.is_cuda() && self.kind == Kind::BFloat16
-    }
-
-    /// Attention of one row after the other, for what flash kernels do not compute.
-    fn attend_by_row(
-        &self,
-        query: &Tensor,
-        key: &Tensor,
-        value: &Tensor,
-        context: &Context,
-    ) -> Torch<Tensor> {
-        let groups = (self.architecture.heads / self.architecture.kv_heads) as i64;
-        let rows = context.bounds.windows(2).map(|ends| {
-            let lay = |y: &Tensor, groups: i64| {
-                let y = y.f_narrow(0, ends[0] as i64, (ends[1] - ends[0]) as i64)?;
-                let y = match groups {
-                    1 => y,
-                    n => y.f_repeat_interleave_self_int(n, 1, None)?,
-                };
-                y.f_transpose(0, 1)?.f_unsqueeze(0)
-            };
-            let (query, key, value) = (lay(query, 1)?, lay(key, groups)?, lay(value, groups)?);
-            let attended = self.clock.operation(Part::Attention, || {
-                let (mask, causal) = (None::<Tensor>, true);
-                Tensor::f_scaled_dot_product_attention(
-                    &query, &key, &value, mask, 0.0, causal, None, false,
-                )
-            })?;
-            attended.f_squeeze_dim(0)?.f_transpose(0, 1)
-        });
-        let rows: Vec<Tensor> = rows.collect::<Torch<_>>()?;
-        match &rows[..] {
-            [one] => one.f_contiguous(),
-            rows => Tensor::f_cat(rows, 0),
-        }
     }
 
     fn rms_norm(&self, x: &Tensor, weight: &Tensor) -> Torch<Tensor> {
@@ -336,11 +323,11 @@ impl Decoder {
                 .f_index_select(0, &positions)
         };
         let sin = table(&sin)?;
-        let ends = indices(pack.bounds.iter().map(|&end| end as i64), self.device)?;
+        let a = &self.architecture;
+        let shape = HeadShape { heads: a.heads, kv_heads: a.kv_heads, dim };
+        let on = (self.kind, self.device);
         Ok(Context {
-            bounds: pack.bounds.clone(),
-            ends: ends.f_to_kind(Kind::Int)?,
-            longest,
+            attention: Attention::new(&pack.forest, self.attention, shape, a.layers, on)?,
             cos: table(&cos)?,
             minus_sin: sin.f_neg()?,
             sin,

@@ -4,6 +4,7 @@
 //! that calls libtorch would make every program that links the library need it. What they compute
 //! is decided in [`forestctl::step`].
 
+pub mod attention;
 pub mod audit;
 pub mod checkpoint;
 pub mod clock;

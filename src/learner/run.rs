@@ -11,11 +11,13 @@ use forestctl::step::batch::Batch;
 use forestctl::step::failure::{RowTokens, memory_advice};
 use forestctl::step::loss::Loss;
 use forestctl::step::metrics::Sums;
-use forestctl::step::pack::packs;
+use forestctl::step::plan::blocks::Repeats;
+use forestctl::step::plan::pack::packs;
 use forestctl::step::report::{RowReport, SCHEMA_VERSION, StepMetrics, StepReport, StepTimes};
 use forestctl::step::sequence_error::{Filtered, sequence_errors};
-use forestctl::step::settings::StepSettings;
+use forestctl::step::settings::{Layout, StepSettings};
 
+use super::attention::AttentionPlan;
 use super::clock::Clock;
 use super::decoder::Decoder;
 use super::optim::OptimizerState;
@@ -91,8 +93,18 @@ pub fn run(
     let computing = |e| advised(e, settings, Some(lengths));
 
     let begun = Instant::now();
-    let load =
-        |dir: &Path, trains| Decoder::load(dir, settings.dtype, device, trains).map_err(loading);
+    let load = |dir: &Path, trains| {
+        let mut model = Decoder::load(dir, settings.dtype, device, trains).map_err(loading)?;
+        let steps = f64::from(settings.schedule.steps);
+        model.attention = attention(
+            settings,
+            match trains {
+                true => Repeats { forward: 1.0 + steps, backward: steps },
+                false => Repeats { forward: 1.0, backward: 0.0 },
+            },
+        );
+        Ok::<_, Error>(model)
+    };
     let mut policy = load(models.policy, true)?;
     let mut optimizer = match checkpoint::steps_behind(models.policy)? {
         Some(step) => OptimizerState::resume(models.policy, step, &mut policy.parameters),
@@ -108,8 +120,8 @@ pub fn run(
         io_seconds += begun.elapsed().as_secs_f64();
         let begun = Instant::now();
         let model = other.as_ref().unwrap_or(&policy);
-        let scores = score(model, rows, settings.pack_tokens, label, observer.progress)
-            .map_err(computing)?;
+        let scores =
+            score(model, rows, settings.layout(), label, observer.progress).map_err(computing)?;
         score_seconds += begun.elapsed().as_secs_f64();
         Ok::<_, Error>(scores)
     };
@@ -192,11 +204,13 @@ pub fn measure(
     let computing = |e| advised(e, settings, Some(row_tokens(rows)));
     let mut policy = Decoder::random(model, settings.dtype, device, true).map_err(loading)?;
     policy.clock = Clock::new(device, profile).map_err(failed)?;
+    let passes = f64::from(steps);
+    policy.attention = attention(settings, Repeats { forward: 2.0 * passes, backward: passes });
     let mut optimizer = OptimizerState::fresh(&policy.parameters).map_err(loading)?;
     let batch = Batch::new(rows)?;
     for _ in 0..steps {
         let begun = Instant::now();
-        let previous = score(&policy, rows, settings.pack_tokens, "previous", &|_, _, _| {})
+        let previous = score(&policy, rows, settings.layout(), "previous", &|_, _, _| {})
             .map_err(computing)?;
         let score_seconds = plan.seconds(begun);
         let others = OtherPolicies { previous: &previous, reference: None };
@@ -210,6 +224,12 @@ pub fn measure(
         told(&StepTimes { performance, loss: update.loss })?;
     }
     Ok(())
+}
+
+/// The dense kernel of attention may add up in another order every time.
+fn attention(settings: &StepSettings, repeats: Repeats) -> AttentionPlan {
+    let repeats = Some(repeats).filter(|_| !settings.deterministic);
+    AttentionPlan { way: settings.attention, repeats }
 }
 
 fn row_tokens(rows: &[Row]) -> RowTokens {
@@ -229,7 +249,7 @@ fn advised(e: Error, settings: &StepSettings, rows: Option<RowTokens>) -> Error 
 pub fn score(
     model: &Decoder,
     rows: &[Row],
-    pack_tokens: Option<u64>,
+    layout: Layout,
     label: &'static str,
     progress: Progress,
 ) -> Result<Vec<Vec<f64>>> {
@@ -244,7 +264,7 @@ pub fn score(
     let mut all: Vec<Vec<f64>> =
         (0..rows.len()).map(|i| Vec::with_capacity(batch.targets(i).len())).collect();
     let mut done = 0;
-    for pack in packs(&batch, pack_tokens)? {
+    for pack in packs(&batch, layout.plan(&batch))? {
         progress(label, done, total);
         let scores = in_pack(rows, &pack, model.score(&pack))?;
         for (pair, score) in pack.pairs.iter().zip(scores) {

@@ -4,7 +4,6 @@
 
 #include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/_flash_attention_forward.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/Event.h>
@@ -18,32 +17,19 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
-#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <tuple>
 #include <vector>
+
+#include "shim.h"
 
 using at::Tensor;
 
+thread_local char* forest_thrown = nullptr;
+
 namespace {
-
-thread_local char* error = nullptr;
-
-template <typename Work>
-bool caught(Work work) {
-    try {
-        work();
-        return true;
-    } catch (const std::exception& e) {
-        std::free(error);
-        error = strdup(e.what());
-        return false;
-    }
-}
 
 std::vector<Tensor> list(Tensor* const* tensors, int64_t count) {
     std::vector<Tensor> values;
@@ -158,25 +144,12 @@ extern "C" {
 
 // The last error of this thread, which the caller frees; null if there is none.
 char* forest_error() {
-    char* told = error;
-    error = nullptr;
+    char* told = forest_thrown;
+    forest_thrown = nullptr;
     return told;
 }
 
 void forest_free(char* text) { std::free(text); }
-
-// Causal attention of packed sequences, [tokens][heads][dim], by libtorch's flash kernels. Sequence i
-// takes rows ends[i] .. ends[i + 1]; autograd covers query, key and value.
-Tensor* forest_flash_attention(const Tensor* query, const Tensor* key, const Tensor* value,
-                               const Tensor* ends, int64_t longest) {
-    Tensor* out = nullptr;
-    caught([&] {
-        auto all = at::_flash_attention_forward(*query, *key, *value, *ends, *ends, longest, longest,
-                                                0.0, true, false);
-        out = new Tensor(std::get<0>(all));
-    });
-    return out;
-}
 
 // Adds to the gradients of everything that `output` was computed from, given its own gradient.
 bool forest_backward(const Tensor* output, const Tensor* gradient) {

@@ -13,13 +13,31 @@ type Raw = c_void;
 unsafe extern "C" {
     fn forest_error() -> *mut c_char;
     fn forest_free(text: *mut c_char);
-    fn forest_flash_attention(
+    fn forest_cascade(
         query: *const Raw,
         key: *const Raw,
         value: *const Raw,
-        ends: *const Raw,
-        longest: i64,
-    ) -> *mut Raw;
+        numbers: *const i64,
+        count: i64,
+        known_out: *const Raw,
+        known_logsumexp: *const Raw,
+        out: *mut *mut Raw,
+        logsumexp: *mut *mut Raw,
+    ) -> bool;
+    fn forest_suffix(
+        query: *const Raw,
+        key: *const Raw,
+        value: *const Raw,
+        places: *const Raw,
+        query_ends: *const Raw,
+        key_ends: *const Raw,
+        most_queries: i64,
+        most_keys: i64,
+        known_out: *const Raw,
+        known_logsumexp: *const Raw,
+        out: *mut *mut Raw,
+        logsumexp: *mut *mut Raw,
+    ) -> bool;
     fn forest_backward(output: *const Raw, gradient: *const Raw) -> bool;
     fn forest_adamw(
         parameters: *const *mut Raw,
@@ -64,27 +82,101 @@ fn done(fine: bool) -> Torch<()> {
     if fine { Ok(()) } else { Err(thrown()) }
 }
 
-/// Causal attention of packed sequences, `[tokens][heads][dim]` each; `ends` are their bounds as
-/// 32-bit integers on the same device, and the longest has `longest` tokens. Key and value may have
-/// fewer heads than the query. Only on CUDA, in half precision.
-pub fn flash_attention(
-    query: &Tensor,
-    key: &Tensor,
-    value: &Tensor,
-    ends: &Tensor,
-    longest: usize,
-) -> Torch<Tensor> {
-    // SAFETY: the pointers are of live tensors; the result is a tensor of its own.
-    unsafe {
-        let out = forest_flash_attention(
-            query.as_ptr().cast(),
-            key.as_ptr().cast(),
-            value.as_ptr().cast(),
-            ends.as_ptr().cast(),
-            longest as i64,
-        );
-        if out.is_null() { Err(thrown()) } else { Ok(Tensor::from_ptr(out.cast())) }
-    }
+/// What attention gives, `[tokens][heads][dim]`, and the log-sum-exp of every row of scores,
+/// `[heads][tokens]`, which carries no gradient.
+#[derive(Debug)]
+pub struct Attended {
+    /// The values, weighed.
+    pub out: Tensor,
+    /// With it and `out` alone, the way back can be computed.
+    pub logsumexp: Tensor,
+}
+
+/// Queries, keys and values, `[tokens][heads][dim]` each; keys and values may have fewer heads.
+pub struct Heads<'a> {
+    /// Queries.
+    pub query: &'a Tensor,
+    /// Keys.
+    pub key: &'a Tensor,
+    /// Values.
+    pub value: &'a Tensor,
+}
+
+fn attended(
+    known: Option<&Attended>,
+    work: impl FnOnce(*const Raw, *const Raw, *mut *mut Raw, *mut *mut Raw) -> bool,
+) -> Torch<Attended> {
+    let raw = |tensor: Option<&Tensor>| -> *const Raw {
+        tensor.map_or(std::ptr::null(), |tensor| tensor.as_ptr().cast())
+    };
+    let (mut out, mut logsumexp) = (std::ptr::null_mut(), std::ptr::null_mut());
+    let (known_out, known_logsumexp) =
+        (raw(known.map(|known| &known.out)), raw(known.map(|known| &known.logsumexp)));
+    done(work(known_out, known_logsumexp, &mut out, &mut logsumexp))?;
+    // SAFETY: both are tensors of their own now.
+    let (out, logsumexp) =
+        unsafe { (Tensor::from_ptr(out.cast()), Tensor::from_ptr(logsumexp.cast())) };
+    Ok(Attended { out, logsumexp })
+}
+
+/// Attention block by block, as `attention.cpp` tells. With `known`, what the same call gave before,
+/// only the way back is computed. On the processor, and on CUDA in half precision.
+pub fn cascade(heads: &Heads, blocks: &[[i64; 6]], known: Option<&Attended>) -> Torch<Attended> {
+    let count = blocks.len() as i64;
+    attended(known, |known_out, known_logsumexp, out, logsumexp| {
+        // SAFETY: the pointers are of live tensors, null, or of `count` blocks.
+        unsafe {
+            forest_cascade(
+                heads.query.as_ptr().cast(),
+                heads.key.as_ptr().cast(),
+                heads.value.as_ptr().cast(),
+                blocks.as_ptr().cast(),
+                count,
+                known_out,
+                known_logsumexp,
+                out,
+                logsumexp,
+            )
+        }
+    })
+}
+
+/// The keys of all paths behind one another, each path's own last.
+#[derive(Debug)]
+pub struct Suffixes {
+    /// Their places among the tokens.
+    pub places: Tensor,
+    /// Where the tokens of each path begin, and the end, as 32-bit integers.
+    pub query_ends: Tensor,
+    /// The same of their keys.
+    pub key_ends: Tensor,
+    /// Tokens of the longest path.
+    pub most_queries: usize,
+    /// Keys of the path that has most.
+    pub most_keys: usize,
+}
+
+/// Attention of every path to its keys, in one call. Only on CUDA, in half precision.
+pub fn suffix(heads: &Heads, of: &Suffixes, known: Option<&Attended>) -> Torch<Attended> {
+    attended(known, |known_out, known_logsumexp, out, logsumexp| {
+        // SAFETY: the pointers are of live tensors, or null.
+        unsafe {
+            forest_suffix(
+                heads.query.as_ptr().cast(),
+                heads.key.as_ptr().cast(),
+                heads.value.as_ptr().cast(),
+                of.places.as_ptr().cast(),
+                of.query_ends.as_ptr().cast(),
+                of.key_ends.as_ptr().cast(),
+                of.most_queries as i64,
+                of.most_keys as i64,
+                known_out,
+                known_logsumexp,
+                out,
+                logsumexp,
+            )
+        }
+    })
 }
 
 /// Runs backward from `output` with its gradient.

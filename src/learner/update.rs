@@ -9,9 +9,9 @@ use forestctl::step::batch::Batch;
 use forestctl::step::device::peak_bf16_flops;
 use forestctl::step::loss::{Loss, Token};
 use forestctl::step::metrics::{Sums, mean};
-use forestctl::step::pack::{Pack, Pair, packs};
+use forestctl::step::plan::pack::{Pack, Pair, packs};
 use forestctl::step::report::{Performance, TimeSplit};
-use forestctl::step::settings::{AdamW, Dtype, StepSettings};
+use forestctl::step::settings::{AdamW, Dtype, Layout, StepSettings};
 use tch::Device;
 
 use super::clock::peak_bytes;
@@ -50,8 +50,8 @@ pub struct Update {
 pub struct Plan<'a> {
     /// The loss.
     pub loss: &'a Loss,
-    /// Tokens that are computed at once; `None` computes row by row.
-    pub pack_tokens: Option<u64>,
+    /// How rows come together.
+    pub layout: Layout,
     /// The optimizer.
     pub optimizer: &'a AdamW,
     /// Operations per second that the device can do in the run's number format, where known.
@@ -69,8 +69,8 @@ impl<'a> Plan<'a> {
             }
             _ => None,
         };
-        let (pack_tokens, optimizer) = (settings.pack_tokens, &settings.optimizer);
-        Self { loss, pack_tokens, optimizer, peak_flops, device }
+        let (layout, optimizer) = (settings.layout(), &settings.optimizer);
+        Self { loss, layout, optimizer, peak_flops, device }
     }
 
     /// Seconds since `begun`, with all work on the device done.
@@ -96,8 +96,7 @@ impl<'a> Plan<'a> {
     ) -> Result<Update> {
         policy.parameters.iter_mut().for_each(|parameter| parameter.grad = None);
         let begun = Instant::now();
-        let (sums, split) =
-            accumulate(policy, batch, self.loss, others, self.pack_tokens, progress)?;
+        let (sums, split) = accumulate(policy, batch, self.loss, others, self.layout, progress)?;
         let train_seconds = self.seconds(begun);
         let begun = Instant::now();
         let loss = Sums::pooled(&sums).loss(self.loss, batch.valid_tokens());
@@ -112,14 +111,17 @@ impl<'a> Plan<'a> {
         optimizer.update(&mut policy.parameters, self.optimizer, clip_coefficient)?;
         let update_seconds = self.seconds(begun);
 
-        let made = packs(batch, self.pack_tokens)?;
-        let row_tokens = made.iter().map(|pack| pack.ids.len() as u64).sum();
+        let made = packs(batch, self.layout.plan(batch))?;
+        let lengths = batch.active().map(|row| batch.rows()[row].input_ids.len() as u64);
+        let row_tokens = lengths.sum();
+        let computed_tokens = made.iter().map(|pack| pack.ids().len() as u64).sum();
         let flops: f64 = made.iter().map(|pack| policy.training_flops(pack)).sum();
         let flops_per_second = flops / train_seconds;
         let performance = Performance {
             train_seconds,
             update_seconds,
             row_tokens,
+            computed_tokens,
             packs: made.len() as u64,
             tokens_per_second: row_tokens as f64 / (train_seconds + update_seconds),
             train_flops_per_second: flops_per_second,
@@ -146,7 +148,7 @@ pub fn accumulate(
     batch: &Batch,
     loss: &Loss,
     others: OtherPolicies,
-    pack_tokens: Option<u64>,
+    layout: Layout,
     progress: Progress,
 ) -> Result<(Vec<Sums>, Option<TimeSplit>)> {
     let total = batch.active().count() as u64;
@@ -156,7 +158,7 @@ pub fn accumulate(
     // What scoring took is not training.
     policy.clock.add_to(&mut None).map_err(failed)?;
     let mut split = None;
-    for pack in packs(batch, pack_tokens)? {
+    for pack in packs(batch, layout.plan(batch))? {
         progress("training", done, total);
         let slopes = |range: Range<usize>, current: &[f64]| {
             let slope = |(pair, &current): (&Pair, &f64)| {
@@ -191,6 +193,6 @@ pub fn in_pack<T>(rows: &[Row], pack: &Pack, result: Result<T>) -> Result<T> {
             0 | 1 => String::new(),
             n => format!(" and {} more", n - 1),
         };
-        e.within(format!("row {first}{others} ({} tokens)", pack.ids.len()))
+        e.within(format!("row {first}{others} ({} tokens)", pack.ids().len()))
     })
 }

@@ -82,7 +82,8 @@ mod tests {
     use super::*;
     use crate::config::GrpoSettings;
     use crate::config::loss::LossConfig;
-    use crate::step::settings::{AdamW, DeviceChoice, Schedule};
+    use crate::step::plan::blocks::AttentionWay;
+    use crate::step::settings::{AdamW, DeviceChoice, Schedule, Sharing};
 
     /// Texts of libtorch 2.11.0.
     #[test]
@@ -140,6 +141,8 @@ mod tests {
             device: DeviceChoice::Cpu,
             seed: 0,
             pack_tokens,
+            share_prefixes: Sharing::default(),
+            attention: AttentionWay::default(),
             schedule: Schedule::default(),
             deterministic: false,
             optimizer: AdamW::default(),

@@ -11,7 +11,6 @@ pub mod failure;
 pub mod loss;
 pub mod metrics;
 pub mod model;
-pub mod pack;
 pub mod plan;
 pub mod report;
 pub mod sequence_error;

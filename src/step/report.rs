@@ -73,6 +73,9 @@ pub struct Performance {
     pub io_seconds: f64,
     /// Tokens of the rows that were trained on.
     pub row_tokens: u64,
+    /// Tokens that were computed for them: fewer where rows share prefixes.
+    #[serde(default)]
+    pub computed_tokens: u64,
     /// Packs that they were computed in.
     pub packs: u64,
     /// Row tokens over the seconds of training and update.

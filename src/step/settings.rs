@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 use crate::config::GrpoSettings;
 use crate::config::loss::LossConfig;
 use crate::error::{Error, Result};
+use crate::step::batch::Batch;
+use crate::step::plan::blocks::AttentionWay;
+use crate::step::plan::pack::{PackPlan, sharing_pays};
 
 /// Number format of the computation and of the checkpoint's weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
@@ -152,6 +155,40 @@ impl Default for Schedule {
     }
 }
 
+/// Whether tokens that rows share from their beginning on are computed once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Sharing {
+    /// When it saves time
+    #[default]
+    Auto,
+    /// Always
+    Always,
+    /// Every row by itself
+    Never,
+}
+
+/// How rows come together to be computed. No number depends on it but by rounding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Tokens that are computed at once; `None` computes row by row.
+    pub pack_tokens: Option<u64>,
+    /// Whether rows share prefixes.
+    pub share_prefixes: Sharing,
+}
+
+impl Layout {
+    /// How a batch is put into packs.
+    pub fn plan(&self, batch: &Batch) -> PackPlan {
+        let share = match self.share_prefixes {
+            Sharing::Always => true,
+            Sharing::Never => false,
+            Sharing::Auto => self.pack_tokens.is_some() && sharing_pays(batch),
+        };
+        PackPlan { tokens: self.pack_tokens, share }
+    }
+}
+
 /// Everything that decides the numbers of a step, apart from rows and models.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepSettings {
@@ -163,6 +200,12 @@ pub struct StepSettings {
     pub seed: u64,
     /// Tokens that are computed at once; `None` computes row by row.
     pub pack_tokens: Option<u64>,
+    /// Whether tokens that rows share are computed once.
+    #[serde(default)]
+    pub share_prefixes: Sharing,
+    /// How attention over shared tokens is computed.
+    #[serde(default)]
+    pub attention: AttentionWay,
     /// How often the batch is trained on.
     #[serde(default)]
     pub schedule: Schedule,
@@ -180,6 +223,11 @@ pub struct StepSettings {
 }
 
 impl StepSettings {
+    /// How rows come together.
+    pub fn layout(&self) -> Layout {
+        Layout { pack_tokens: self.pack_tokens, share_prefixes: self.share_prefixes }
+    }
+
     /// Refuses what makes no sense.
     pub fn check(&self) -> Result<()> {
         self.optimizer.check()?;

@@ -12,8 +12,9 @@ use clap::{Args, Parser};
 use super::ui::Ui;
 use super::{Exit, Global, converse, parse};
 use crate::error::{Error, Result};
+use crate::step::plan::blocks::AttentionWay;
 use crate::step::report::StepReport;
-use crate::step::settings::{DeviceChoice, Dtype};
+use crate::step::settings::{DeviceChoice, Dtype, Sharing};
 pub use tell::progress;
 
 pub(super) const LEARNER: &str = "forestctl-step";
@@ -95,6 +96,13 @@ pub struct StepArgs {
     /// Tokens of rows that are computed at once; 0 computes row by row [default: 16384]
     #[arg(long, value_name = "TOKENS")]
     pub pack_tokens: Option<u64>,
+    /// Compute tokens that rows share from their beginning on once [default: auto]
+    #[arg(long, value_enum, value_name = "WHEN", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "always")]
+    pub share_prefixes: Option<Sharing>,
+    /// How attention over shared tokens is computed [default: auto]
+    #[arg(long, value_enum, value_name = "WAY")]
+    pub attention: Option<AttentionWay>,
     /// Give the same bytes every time: deterministic kernels on CUDA, one thread on the processor
     #[arg(long)]
     pub deterministic: bool,

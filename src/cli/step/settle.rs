@@ -79,6 +79,11 @@ impl StepArgs {
             device: self.device,
             seed: self.seed,
             pack_tokens,
+            share_prefixes: self
+                .share_prefixes
+                .or(before.map(|before| before.share_prefixes))
+                .unwrap_or_default(),
+            attention: self.attention.or(before.map(|before| before.attention)).unwrap_or_default(),
             schedule: Schedule { steps: self.steps, minibatches: self.minibatches },
             deterministic: self.deterministic,
             optimizer: AdamW {
@@ -113,6 +118,8 @@ impl StepArgs {
         let stated = [
             ("dtype", self.dtype.is_some()),
             ("pack_tokens", self.pack_tokens.is_some()),
+            ("share_prefixes", self.share_prefixes.is_some()),
+            ("attention", self.attention.is_some()),
             ("optimizer.lr", self.lr.is_some()),
             ("optimizer.betas", self.betas.is_some()),
             ("optimizer.weight_decay", self.weight_decay.is_some()),

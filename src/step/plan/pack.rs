@@ -88,6 +88,19 @@ impl Pack {
     }
 }
 
+/// Least share of row tokens that must be saved for packs to be put in the order of a forest.
+const WORTH_SHARING: f64 = 0.01;
+
+/// Whether the rows of a batch share enough for their shared tokens to be computed once.
+pub fn sharing_pays(batch: &Batch) -> bool {
+    let rows: Vec<&[u32]> = batch.active().map(|at| &batch.rows()[at].input_ids[..]).collect();
+    let order = forest::order(&rows);
+    let common = |pair: &[usize]| forest::shared(rows[pair[0]], rows[pair[1]]);
+    let shared: usize = order.windows(2).map(common).sum();
+    let all: usize = rows.iter().map(|row| row.len()).sum();
+    shared as f64 > WORTH_SHARING * all as f64
+}
+
 /// The rows of `batch` that have something to compute, in packs. Rows with a common beginning come
 /// into one pack as far as they fit; where they do not, what they share is computed in each.
 ///
@@ -157,9 +170,9 @@ pub fn packs(batch: &Batch, plan: PackPlan) -> Result<Vec<Pack>> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::super::batch::tests::row;
     use super::*;
     use crate::rows::Row;
+    use crate::step::batch::tests::row;
 
     fn rows() -> impl Strategy<Value = Vec<Row>> {
         let one = (prop::collection::vec((0..2_u32, 0..2_u8), 1..9), any::<bool>());

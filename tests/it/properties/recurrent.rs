@@ -15,7 +15,7 @@ use forestctl::rows::{Row, build};
 use forestctl::step::batch::Batch;
 use forestctl::step::loss::{Loss, Token};
 use forestctl::step::metrics::{Sums, mean};
-use forestctl::step::pack::packs;
+use forestctl::step::plan::pack::{PackPlan, packs};
 use proptest::prelude::*;
 use safetensors::SafeTensors;
 use serde_json::Value;
@@ -164,15 +164,15 @@ fn of_rows(rows: &[Row], pack_tokens: Option<u64>) -> Outcome {
     let loss = Loss::new(config).unwrap();
     let batch = Batch::new(rows).unwrap();
     let (mut sums, mut gradient) = (Sums::default(), vec![0.0; policy.parameters.len()]);
-    for pack in packs(&batch, pack_tokens).unwrap() {
-        for (bounds, &row) in pack.bounds.windows(2).zip(&pack.rows) {
-            let ids = &pack.ids[bounds[0]..bounds[1]];
+    for pack in packs(&batch, PackPlan { tokens: pack_tokens, share: false }).unwrap() {
+        for (path, &row) in pack.forest.paths.iter().zip(&pack.rows) {
+            let ids = &pack.ids()[path.tokens.clone()];
             let pairs: Vec<_> = pack.pairs.iter().filter(|pair| pair.row == row).collect();
             let targets: Vec<usize> =
-                pairs.iter().map(|pair| pair.source + 1 - bounds[0]).collect();
+                pairs.iter().map(|pair| pair.source + 1 - path.tokens.start).collect();
             let (now, before) = (policy.score(ids, &targets), previous.score(ids, &targets));
             let slopes = pairs.iter().zip(now.iter().zip(before)).map(|(pair, (&now, before))| {
-                assert_eq!(ids[pair.source + 1 - bounds[0]], pair.target);
+                assert_eq!(ids[pair.source + 1 - path.tokens.start], pair.target);
                 let token = Token {
                     current: now,
                     previous: before,

@@ -232,7 +232,7 @@ fn a_leak_between_rows_is_no_fault_of_their_tokens() {
             let mask = marked(row).loss_mask;
             let targets: Vec<usize> =
                 (0..mask.len()).filter(|&t| mask[t] == 1).map(|t| before + t).collect();
-            model.score(&forestctl::step::pack::Pack::of_one(&ids, &targets)).unwrap()
+            model.score(&forestctl::step::plan::pack::Pack::of_one(&ids, &targets)).unwrap()
         })
         .collect();
     let leaking = rows[3].clone();

@@ -7,7 +7,9 @@ use std::sync::OnceLock;
 use forestctl::config::GrpoSettings;
 use forestctl::config::loss::LossConfig;
 use forestctl::rows::Row;
-use forestctl::step::settings::{AdamW, DeviceChoice, Dtype, Schedule, StepSettings};
+use forestctl::step::settings::{
+    AdamW, DeviceChoice, Dtype, Layout, Schedule, Sharing, StepSettings,
+};
 use safetensors::tensor::{Dtype as FileDtype, SafeTensors};
 use serde_json::{Value, json};
 
@@ -159,6 +161,11 @@ pub fn nobody<'a>() -> Observer<'a> {
     }
 }
 
+/// Packs of so many tokens in which no row shares anything; row by row without a number.
+pub fn separate(pack_tokens: Option<u64>) -> Layout {
+    Layout { pack_tokens, share_prefixes: Sharing::Never }
+}
+
 /// The settings of the oracle's optimizer step, without a KL penalty.
 pub fn settings(dtype: Dtype) -> StepSettings {
     StepSettings {
@@ -166,6 +173,8 @@ pub fn settings(dtype: Dtype) -> StepSettings {
         device: DeviceChoice::Cpu,
         seed: 0,
         pack_tokens: Some(1000),
+        share_prefixes: Default::default(),
+        attention: Default::default(),
         schedule: Schedule::default(),
         deterministic: false,
         optimizer: AdamW {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use forestctl::step::pack::Pack;
+use forestctl::step::plan::pack::Pack;
 use forestctl::step::settings::Dtype;
 use safetensors::SafeTensors;
 use serde_json::Value;

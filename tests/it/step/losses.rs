@@ -10,7 +10,7 @@ use tch::Device;
 
 use super::fixture::{
     close, expected, expected_tensors, loss_config, model, nobody, relative_distance, rows,
-    settings,
+    separate, settings,
 };
 use super::learner::decoder::Decoder;
 use super::learner::optim::grad_norm;
@@ -32,7 +32,8 @@ fn scored() -> Scored {
     let load =
         |name, trains| Decoder::load(&model(name), Dtype::Float64, Device::Cpu, trains).unwrap();
     let rows = rows();
-    let score = |model: &Decoder| score(model, &rows, Some(777), "", &|_, _, _| {}).unwrap();
+    let score =
+        |model: &Decoder| score(model, &rows, separate(Some(777)), "", &|_, _, _| {}).unwrap();
     let policy = load("tiny-qwen3", true);
     Scored {
         myself: score(&policy),
@@ -58,7 +59,8 @@ fn all_variants_agree() {
             parameter.grad = None;
         }
         let (sums, _) =
-            accumulate(&mut all.policy, &batch, &loss, others, packing, &|_, _, _| {}).unwrap();
+            accumulate(&mut all.policy, &batch, &loss, others, separate(packing), &|_, _, _| {})
+                .unwrap();
         let sums = Sums::pooled(&sums);
         let (tokens, coefficient) =
             (batch.valid_tokens(), loss.config().reference_policy_kl_penalty);
@@ -141,7 +143,8 @@ fn diagnostics_agree() {
         let batch = Batch::new(rows).unwrap();
         let others = OtherPolicies { previous, reference: None };
         let (sums, _) =
-            accumulate(&mut all.policy, &batch, &loss, others, Some(2000), &|_, _, _| {}).unwrap();
+            accumulate(&mut all.policy, &batch, &loss, others, separate(Some(2000)), &|_, _, _| {})
+                .unwrap();
         let sums = Sums::pooled(&sums);
         let found = sums.finish(batch.valid_tokens(), batch.valid_rows());
         let pairs = [

@@ -13,4 +13,5 @@ mod logprobs;
 mod losses;
 mod outputs;
 mod schedule;
+mod sharing;
 mod update;

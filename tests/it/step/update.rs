@@ -10,7 +10,7 @@ use forestctl::step::batch::Batch;
 use forestctl::step::loss::Loss;
 use forestctl::step::metrics::Sums;
 use forestctl::step::model::WeightFiles;
-use forestctl::step::pack::Pack;
+use forestctl::step::plan::pack::Pack;
 use forestctl::step::sequence_error::sequence_errors;
 use forestctl::step::settings::{Dtype, StepSettings};
 use serde_json::Value;
@@ -18,7 +18,7 @@ use tch::Device;
 
 use super::fixture::{
     close, expected, expected_tensors, loss_config, model, nobody, relative_distance, rows,
-    settings, tensors,
+    separate, settings, tensors,
 };
 use super::learner::checkpoint;
 use super::learner::decoder::Decoder;
@@ -116,7 +116,7 @@ fn sequence_errors_and_thresholds_agree() {
     let stored = &expected()["sequence_error"];
     let rows = rows();
     let policy = Decoder::load(&model("tiny-qwen3"), Dtype::Float64, Device::Cpu, false).unwrap();
-    let previous = score(&policy, &rows, None, "", &|_, _, _| {}).unwrap();
+    let previous = score(&policy, &rows, separate(None), "", &|_, _, _| {}).unwrap();
     let batch = Batch::new(&rows).unwrap();
     let errors = sequence_errors(&batch, &previous);
     let pooled = stored["pooled"].as_object().unwrap();
@@ -209,13 +209,15 @@ fn rows_and_single_calls_give_the_same_gradient() {
             for parameter in &mut policy.parameters {
                 parameter.grad = None;
             }
-            let scored = |model: &Decoder| score(model, rows, packing, "", &|_, _, _| {}).unwrap();
+            let scored =
+                |model: &Decoder| score(model, rows, separate(packing), "", &|_, _, _| {}).unwrap();
             let previous = scored(if name.ends_with("prev=self") { &policy } else { &old });
             let reference = loss.needs_reference().then(|| scored(&reference));
             let others = OtherPolicies { previous: &previous, reference: reference.as_deref() };
             let batch = Batch::new(rows).unwrap();
             let (sums, _) =
-                accumulate(&mut policy, &batch, &loss, others, packing, &|_, _, _| {}).unwrap();
+                accumulate(&mut policy, &batch, &loss, others, separate(packing), &|_, _, _| {})
+                    .unwrap();
             let sums = Sums::pooled(&sums);
             let gradient = policy.parameters.iter().map(|p| to_f64(p.grad.as_ref().unwrap()));
             let gradient: Vec<_> = gradient.map(Result::unwrap).collect();
