@@ -3,11 +3,15 @@
     generate.py store  OUT [--scopes 1] [--turns 200] [--tokens 144000]
     generate.py staged OUT [--rollouts 1000] [--delta 860]
     generate.py long   OUT [--calls 100000] [--delta 100] [--compact-every 100]
+    generate.py forest OUT [--shape A]
 
 `store` is a Gym file store: every line holds its whole prompt, so JSON grows with the square of the
 turns. `staged` is staged records with receipts and results: prompt groups of eight rollouts of 2 to
 15 calls (8.5 on average): chains, one rollout in three compacted, one in four with an abandoned
-branch. `long` is one rollout; `--compact-every 0` makes it a single chain. OUT must not exist.
+branch. `long` is one rollout; `--compact-every 0` makes it a single chain. `forest` is one
+prompt group whose rows share prefixes: A a prompt of 8192 tokens and 16 generations of 1024; B 1024 and
+8 of 4096; C 6144, then 4 times 3072, then 16 generations of 1536; D 4096 and 24 of 6144; E one rollout of
+40 calls of 400 tokens with 20 side branches of 300, one at every second call. OUT must not exist.
 Prints what was written as one line of JSON.
 """
 
@@ -181,6 +185,9 @@ class Call:
 
     parent: int | None
     kept: bool = True
+    carry: wire.Ids | None = None
+    made: int | None = None
+    """Both drawn unless given."""
     ident: str = ""
     cum_len: int = 0
     chain: bytes = b""
@@ -224,7 +231,8 @@ def stage(rng, scope, plan, mean, opening, totals):
     weight, terminal = 10, None
     for number, call in enumerate(plan):
         seen, made = split(rng, mean)
-        observation = opening if number == 0 and opening else wire.Ids(rng, seen)
+        made = call.made or made
+        observation = call.carry or (opening if number == 0 and opening else wire.Ids(rng, seen))
         generation, logprobs = wire.Ids(rng, made), wire.Logprobs(rng, made)
         seen = len(observation.raw) // 8
         weight += int(rng.random() < 0.1)
@@ -377,6 +385,37 @@ def write_long(out, seed, calls, delta, compact_every):
     return totals
 
 
+def plan_forest(shape, draw):
+    """The rollouts of one prompt group, each as its calls."""
+    if shape == "E":
+        chain, branches = [], []
+        for number in range(40):
+            chain.append(Call(number - 1 if number else None, carry=draw(100), made=300))
+        for number in range(1, 40, 2):
+            branches.append(Call(number, kept=False, carry=draw(50), made=250))
+        return [chain + branches]
+    if shape == "C":
+        prompt = draw(6144)
+        return [[Call(None, carry=middle, made=1536)]
+                for middle in [prompt + draw(3072) for _ in range(4)] for _ in range(4)]
+    prompt, count, made = {"A": (8192, 16, 1024), "B": (1024, 8, 4096), "D": (4096, 24, 6144)}[shape]
+    prompt = draw(prompt)
+    return [[Call(None, carry=prompt, made=made)] for _ in range(count)]
+
+
+def write_forest(out, seed, shape):
+    totals, files = Totals(), StagedFiles(out)
+    rng = np.random.default_rng([seed, 0])
+    plans = plan_forest(shape, lambda count: wire.Ids(rng, count))
+    for slot, plan in enumerate(plans):
+        rollout = stage(rng, f"0-{slot}", plan, 2, None, totals)
+        files.rollout("p0", slot, len(plans), rollout)
+        for line in rollout.records:
+            files.record(line)
+    files.close(totals)
+    return totals
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -384,6 +423,7 @@ def main():
     options = {
         "store": (write_store, {"scopes": 1, "turns": 200, "tokens": 144_000}),
         "staged": (write_staged, {"rollouts": 1000, "delta": 860}),
+        "forest": (write_forest, {"shape": "A"}),
         "long": (write_long, {"calls": 100_000, "delta": 100, "compact_every": 100}),
     }
     for kind, (_, numbers) in options.items():
@@ -391,7 +431,7 @@ def main():
         one.add_argument("out", type=Path)
         one.add_argument("--seed", type=int, default=1)
         for name, default in numbers.items():
-            one.add_argument(f"--{name.replace('_', '-')}", type=int, default=default)
+            one.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default)
     given = vars(parser.parse_args())
     write, _ = options[given.pop("kind")]
     out = given.pop("out")

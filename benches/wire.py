@@ -52,6 +52,12 @@ class Ids:
         self.json = _IDS[drawn].tobytes()[:-1]
 
 
+    def __add__(self, other):
+        both = object.__new__(Ids)
+        both.raw, both.json = self.raw + other.raw, self.json + b"," + other.json
+        return both
+
+
 class Logprobs:
     """Random log-probabilities: `raw` as big-endian f32, `json` without brackets."""
 
