@@ -1,11 +1,12 @@
 """A GRPO step over packed rows in transformers, timed as `forestctl step --measure` times its own.
 
-    learner_peer.py ROWS.json MODEL --pack-tokens 16384 --measure 8
+    learner_peer.py ROWS.json MODEL --pack-tokens 16384 --measure 8 [--tree]
 
 What a careful user writes: flash attention of variable length over packed rows, gradient
 checkpointing of every layer, the head in chunks over loss tokens alone, bfloat16 weights with
 float32 gradients, main weights and moments, and the fused AdamW. Weights are drawn. ROWS.json is what
-`learner_rows.py` writes. Prints a line of JSON per step.
+`learner_rows.py` writes. With `--tree`, prefixes that rows share are computed once, under the compiled
+mask of flex attention; the first step then compiles. Prints a line of JSON per step.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import json
 import time
 
 import torch
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM
 
 CHUNK = 1024
@@ -27,7 +29,16 @@ def varlen(module, query, key, value, attention_mask, scaling=None, dropout=0.0,
     return out.unsqueeze(0), None
 
 
+flex = torch.compile(flex_attention, dynamic=False)
+
+
+def tree(module, query, key, value, attention_mask, scaling=None, dropout=0.0, **_):
+    out = flex(query, key, value, block_mask=BOUNDS["mask"], enable_gqa=True)
+    return out.transpose(1, 2), None
+
+
 AttentionInterface.register("varlen", varlen)
+AttentionInterface.register("tree", tree)
 
 
 def packs(rows, tokens):
@@ -40,6 +51,24 @@ def packs(rows, tokens):
                 break
         else:
             bins.append([row])
+    return bins
+
+
+def trees(rows, tokens):
+    """Rows in lexical order, as many at a time as fit with what they share counted once."""
+    bins, size, before = [], 0, []
+    for row in sorted(rows, key=lambda row: row["ids"]):
+        ids = row["ids"]
+        common = 0
+        while common < min(len(before), len(ids)) and before[common] == ids[common]:
+            common += 1
+        if bins and size + len(ids) - common <= tokens:
+            bins[-1].append(row)
+            size += len(ids) - common
+        else:
+            bins.append([row])
+            size = len(ids)
+        before = ids
     return bins
 
 
@@ -56,14 +85,49 @@ class Pack:
             weights += [row["advantage"]] * len(row["targets"])
         to = lambda x, **kw: torch.tensor(x, device=device, **kw)
         self.ids, self.positions = to([ids]), to([positions])
-        self.ends, self.longest = to(ends, dtype=torch.int32), max(len(r["ids"]) for r in rows)
+        self.bounds = {"ends": to(ends, dtype=torch.int32),
+                       "longest": max(len(r["ids"]) for r in rows)}
         self.sources, self.targets = to(sources), to(targets)
         self.advantages = to(weights, dtype=torch.float32)
 
     def hidden(self, model):
-        BOUNDS.update(ends=self.ends, longest=self.longest)
+        BOUNDS.update(self.bounds)
         return model.model(input_ids=self.ids, position_ids=self.positions,
                            use_cache=False).last_hidden_state[0]
+
+    @classmethod
+    def of_tree(cls, rows, device):
+        """Rows as a trie in depth-first order: a token sees those before it on its path."""
+        rows = sorted(rows, key=lambda row: row["ids"])
+        ids, positions, ends, path, before = [], [], [], [], []
+        sources, targets, weights = [], [], []
+        for row in rows:
+            common = 0
+            while common < min(len(before), len(row["ids"])) and before[common] == row["ids"][common]:
+                common += 1
+            for place in path[common:]:
+                ends[place] = len(ids)
+            del path[common:]
+            for position in range(common, len(row["ids"])):
+                path.append(len(ids))
+                ids.append(row["ids"][position])
+                positions.append(position)
+                ends.append(0)
+            before = row["ids"]
+            sources += [path[t - 1] for t in row["targets"]]
+            targets += [row["ids"][t] for t in row["targets"]]
+            weights += [row["advantage"]] * len(row["targets"])
+        for place in path:
+            ends[place] = len(ids)
+        pack = cls.__new__(cls)
+        to = lambda x, **kw: torch.tensor(x, device=device, **kw)
+        pack.ids, pack.positions = to([ids]), to([positions])
+        last, count = to(ends, dtype=torch.int32), len(ids)
+        sees = lambda b, h, q, k: (k <= q) & (q < last[k])
+        pack.bounds = {"mask": create_block_mask(sees, None, None, count, count, device=device)}
+        pack.sources, pack.targets = to(sources), to(targets)
+        pack.advantages = to(weights, dtype=torch.float32)
+        return pack
 
     def chunks(self):
         return range(0, len(self.sources), CHUNK)
@@ -81,12 +145,13 @@ def main():
     parser.add_argument("model")
     parser.add_argument("--pack-tokens", type=int, default=16384)
     parser.add_argument("--measure", type=int, default=8)
+    parser.add_argument("--tree", action="store_true")
     given = parser.parse_args()
     torch.manual_seed(0)
     device = torch.device("cuda")
     config = AutoConfig.from_pretrained(given.model)
     with device:
-        model = AutoModelForCausalLM.from_config(config, attn_implementation="varlen",
+        model = AutoModelForCausalLM.from_config(config, attn_implementation="tree" if given.tree else "varlen",
                                                  dtype=torch.bfloat16)
     model.train()
     model.gradient_checkpointing_enable({"use_reentrant": False})
@@ -97,9 +162,12 @@ def main():
         main_weight.grad = gradient
     optimizer = torch.optim.AdamW(main_weights, lr=5e-6, weight_decay=0.01, fused=True)
     rows = json.load(open(given.rows))
-    all_packs = [Pack(rows, device) for rows in packs(rows, given.pack_tokens)]
+    if given.tree:
+        all_packs = [Pack.of_tree(rows, device) for rows in trees(rows, given.pack_tokens)]
+    else:
+        all_packs = [Pack(rows, device) for rows in packs(rows, given.pack_tokens)]
     tokens = sum(len(pack.targets) for pack in all_packs)
-    row_tokens = sum(pack.ids.numel() for pack in all_packs)
+    row_tokens = sum(len(row["ids"]) for row in rows)
 
     def timed(work):
         torch.cuda.synchronize()
@@ -150,6 +218,7 @@ def main():
         print(json.dumps({
             "score_seconds": score_seconds, "train_seconds": train_seconds,
             "update_seconds": update_seconds, "row_tokens": row_tokens, "packs": len(all_packs),
+            "computed_tokens": sum(pack.ids.numel() for pack in all_packs),
             "peak_bytes": torch.cuda.max_memory_allocated(), "loss": float(loss),
         }), flush=True)
 

@@ -1119,7 +1119,7 @@ _forestctl() {
             return 0
             ;;
         forestctl__subcmd__step)
-            opts="-o -j -q -v -h -V --model --resume --output --steps --minibatches --reference-model --prev-model --kl-coef --lr --weight-decay --max-grad-norm --betas --dtype --device --seed --pack-tokens --deterministic --config --dump-gradients --dump-logprobs --dump-rows --tensorboard --profile-time --force --measure --format --color --jobs --quiet --verbose --help --version"
+            opts="-o -j -q -v -h -V --model --resume --output --steps --minibatches --reference-model --prev-model --kl-coef --lr --weight-decay --max-grad-norm --betas --dtype --device --seed --pack-tokens --share-prefixes --attention --deterministic --config --dump-gradients --dump-logprobs --dump-rows --tensorboard --profile-time --force --measure --format --color --jobs --quiet --verbose --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1191,6 +1191,14 @@ _forestctl() {
                     ;;
                 --pack-tokens)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --share-prefixes)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                --attention)
+                    COMPREPLY=($(compgen -W "auto suffix cascade" -- "${cur}"))
                     return 0
                     ;;
                 --config)

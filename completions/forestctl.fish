@@ -684,6 +684,12 @@ bfloat16\t'Products in bfloat16; norms, softmax, main weights and optimizer in f
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l device -d 'cpu, cuda, or cuda:INDEX' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l seed -d 'Seed of libtorch\'s generator; a step draws nothing from it' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l pack-tokens -d 'Tokens of rows that are computed at once; 0 computes row by row [default: 16384]' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l share-prefixes -d 'Compute tokens that rows share from their beginning on once [default: auto]' -r -f -a "auto\t'When it saves time'
+always\t'Always'
+never\t'Every row by itself'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l attention -d 'How attention over shared tokens is computed [default: auto]' -r -f -a "auto\t'Whichever is expected to take less time'
+suffix\t'One call, with the keys of every path gathered behind one another'
+cascade\t'Squares and rectangles, merged by their log-sum-exp'"
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l config -d 'NeMo-RL YAML whose sections loss_fn and grpo are read; flags come first' -r -F
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l dump-gradients -d 'Also write the gradients of the last optimizer step, as safetensors: before clipping, on CUDA after it' -r -F
 complete -c forestctl -n "__fish_forestctl_using_subcommand step" -l dump-logprobs -d 'Also write the rows\' log-probabilities before the update, as safetensors' -r -F

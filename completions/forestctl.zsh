@@ -396,6 +396,12 @@ bfloat16\:"Products in bfloat16; norms, softmax, main weights and optimizer in f
 '--device=[cpu, cuda, or cuda\:INDEX]:DEVICE:_default' \
 '--seed=[Seed of libtorch'\''s generator; a step draws nothing from it]:N:_default' \
 '--pack-tokens=[Tokens of rows that are computed at once; 0 computes row by row \[default\: 16384\]]:TOKENS:_default' \
+'--share-prefixes=[Compute tokens that rows share from their beginning on once \[default\: auto\]]::WHEN:((auto\:"When it saves time"
+always\:"Always"
+never\:"Every row by itself"))' \
+'--attention=[How attention over shared tokens is computed \[default\: auto\]]:WAY:((auto\:"Whichever is expected to take less time"
+suffix\:"One call, with the keys of every path gathered behind one another"
+cascade\:"Squares and rectangles, merged by their log-sum-exp"))' \
 '--config=[NeMo-RL YAML whose sections loss_fn and grpo are read; flags come first]:YAML:_files' \
 '--dump-gradients=[Also write the gradients of the last optimizer step, as safetensors\: before clipping, on CUDA after it]:FILE:_files' \
 '--dump-logprobs=[Also write the rows'\'' log-probabilities before the update, as safetensors]:FILE:_files' \

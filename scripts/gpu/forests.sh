@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Times steps over rows that share prefixes on one CUDA device, in the order A B B A: packed rows,
+# gathered suffixes, cascade, and two Python peers (packed rows; compiled flex attention under a tree
+# mask). Needs what bench.sh needs, with FOREST/ and FOREST.json for rows. One shape and forest a call.
+#
+#   scripts/gpu/forests.sh FOLDER MODEL FOREST TOKENS STEPS OUT [ARM...]
+set -euo pipefail
+folder=$1 model=$2 forest=$3 tokens=$4 steps=$5 out=$6
+shift 6
+arms=("$@")
+[ ${#arms[@]} -gt 0 ] || arms=(rows suffix cascade peer-rows peer-tree)
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+torch=$(python3 -c 'import torch,os;print(os.path.dirname(torch.__file__))')
+mkdir -p "$out"
+
+ours() {
+    LD_LIBRARY_PATH=$torch/lib "$folder/forestctl-step" "$folder/$forest" --model "$folder/$model" \
+        --device cuda --dtype bfloat16 --pack-tokens "$tokens" --measure "$steps" "$@"
+}
+
+theirs() {
+    python3 "$here/benches/learner_peer.py" "$folder/$forest.json" "$folder/$model" \
+        --pack-tokens "$tokens" --measure "$steps" "$@"
+}
+
+run() {
+    local to=$out/$model-$forest-$1.jsonl
+    case $1 in
+        rows) ours --share-prefixes=never >>"$to" ;;
+        suffix) ours --share-prefixes=always --attention suffix >>"$to" ;;
+        cascade) ours --share-prefixes=always --attention cascade >>"$to" ;;
+        split) ours --share-prefixes=always --attention cascade --profile-time >>"$to" ;;
+        peer-rows) theirs >>"$to" ;;
+        peer-tree) theirs --tree >>"$to" ;;
+    esac
+}
+
+for arm in "${arms[@]}"; do run "$arm"; done
+for ((at = ${#arms[@]} - 1; at >= 0; at--)); do run "${arms[at]}"; done
