@@ -25,6 +25,7 @@ fn main() {
         println!("cargo:rustc-link-arg-bin=forestctl-step={path}");
     }
     println!("cargo:rustc-link-arg-tests={rpath}");
+    println!("cargo:rustc-link-arg-benches={rpath}");
     shim(Path::new(&libtorch));
 }
 
@@ -47,7 +48,7 @@ fn shim(libtorch: &Path) {
         .compile("forest_shim");
     let archive =
         Path::new(&std::env::var_os("OUT_DIR").unwrap_or_default()).join("libforest_shim.a");
-    for to in ["bin=forestctl-step", "tests"] {
+    for to in ["bin=forestctl-step", "tests", "benches"] {
         for argument in
             [archive.display().to_string(), "-ltorch_cpu".to_owned(), "-lc10".to_owned()]
         {

@@ -82,19 +82,30 @@ struct Ends {
     int64_t most_queries = 0, most_keys = 0;
 };
 
-// [1][heads][tokens][dim], as the kernels for one sequence take it.
-Tensor upright(const Tensor& x) { return x.transpose(0, 1).unsqueeze(0); }
-Tensor flat(const Tensor& x) { return x.squeeze(0).transpose(0, 1); }
+// `count` sequences of equal length, [count][heads][tokens][dim], as the dense kernels take them.
+Tensor upright(const Tensor& x, int64_t count = 1) {
+    return x.unflatten(0, {count, -1}).transpose(1, 2);
+}
+Tensor flat(const Tensor& x) { return x.transpose(1, 2).flatten(0, 1); }
 
-// The blocks of a level that one kernel call computes together, or one block for a dense kernel.
+// The blocks of a level that one kernel call computes together; for a dense kernel one block, or
+// squares of one size, one behind the other.
 struct Call {
     bool dense = false;
     bool causal = false;
+    int64_t count = 1;
     Ranges queries, keys;
     Ends ends;
 };
 
-std::vector<Call> calls(const std::vector<Block>& blocks, const Tensor& like) {
+struct Calls {
+    std::vector<Call> all;
+    // Whether some queries are in several rectangles: what is merged more than once would be
+    // rounded more than once.
+    bool deep = false;
+};
+
+Calls calls(const std::vector<Block>& blocks, const Tensor& like) {
     std::vector<Call> all;
     int64_t last = -1;
     for (auto& block : blocks) {
@@ -110,6 +121,14 @@ std::vector<Call> calls(const std::vector<Block>& blocks, const Tensor& like) {
                 continue;
             }
             if (alone || block.dense) {
+                if (level == 0 && !all.empty() && all.back().dense &&
+                    all.back().queries[0].end == block.query &&
+                    all.back().queries[0].end - all.back().queries[0].start ==
+                        all.back().count * block.queries()) {
+                    all.back().count += 1;
+                    all.back().queries[0].end = all.back().keys[0].end = block.query_end;
+                    continue;
+                }
                 Call call;
                 call.dense = true;
                 call.causal = level == 0;
@@ -133,7 +152,7 @@ std::vector<Call> calls(const std::vector<Block>& blocks, const Tensor& like) {
             all.push_back(together);
         }
     }
-    return all;
+    return {all, last > 1};
 }
 
 // Heads of keys repeated for the queries that share them, for kernels that cannot.
@@ -152,13 +171,17 @@ std::pair<Tensor, Tensor> forward(const Call& call, const Tensor& query, const T
         return {std::get<0>(all), std::get<1>(all)};
     }
     if (q.is_cuda()) {
-        auto all = at::_scaled_dot_product_cudnn_attention(upright(q), upright(k), upright(v), {}, true,
-                                                           0.0, call.causal, false);
-        return {flat(std::get<0>(all)), std::get<1>(all).reshape({q.size(1), q.size(0)})};
+        auto all = at::_scaled_dot_product_cudnn_attention(
+            upright(q, call.count), upright(k, call.count), upright(v, call.count), {}, true, 0.0,
+            call.causal, false);
+        return {flat(std::get<0>(all)),
+                std::get<1>(all).transpose(0, 1).reshape({q.size(1), q.size(0)})};
     }
     auto all = at::_scaled_dot_product_flash_attention_for_cpu(
-        upright(q), upright(repeated(k, q.size(1))), upright(repeated(v, q.size(1))), 0.0, call.causal);
-    return {flat(std::get<0>(all)), std::get<1>(all).reshape({q.size(1), q.size(0)})};
+        upright(q, call.count), upright(repeated(k, q.size(1)), call.count),
+        upright(repeated(v, q.size(1)), call.count), 0.0, call.causal);
+    return {flat(std::get<0>(all)),
+            std::get<1>(all).transpose(0, 1).reshape({q.size(1), q.size(0)})};
 }
 
 struct Gradients {
@@ -175,6 +198,7 @@ Gradients backward(const Call& call, const Tensor& slope, const Tensor& query, c
         parts.push_back(logsumexp.narrow(1, range.start, range.end - range.start));
     }
     auto lse = (parts.size() == 1 ? parts[0] : at::cat(parts, 1)).contiguous();
+    auto by_sequence = [&] { return lse.unflatten(1, {call.count, -1}).transpose(0, 1).contiguous(); };
     if (!call.dense) {
         // Without dropout no random state is read.
         auto random = at::zeros({2}, q.options().dtype(at::kLong));
@@ -186,13 +210,15 @@ Gradients backward(const Call& call, const Tensor& slope, const Tensor& query, c
     if (q.is_cuda()) {
         auto random = at::zeros({}, q.options().dtype(at::kLong));
         auto all = at::_scaled_dot_product_cudnn_attention_backward(
-            upright(dy), upright(q), upright(k), upright(v), upright(y), lse.unsqueeze(0).unsqueeze(3),
-            random, random, {}, {}, {}, q.size(0), k.size(0), 0.0, call.causal);
+            upright(dy, call.count), upright(q, call.count), upright(k, call.count),
+            upright(v, call.count), upright(y, call.count), by_sequence().unsqueeze(3), random, random,
+            {}, {}, {}, q.size(0) / call.count, k.size(0) / call.count, 0.0, call.causal);
         return {flat(std::get<0>(all)), flat(std::get<1>(all)), flat(std::get<2>(all))};
     }
     auto all = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-        upright(dy), upright(q), upright(repeated(k, q.size(1))), upright(repeated(v, q.size(1))),
-        upright(y), lse.unsqueeze(0), 0.0, call.causal);
+        upright(dy, call.count), upright(q, call.count), upright(repeated(k, q.size(1)), call.count),
+        upright(repeated(v, q.size(1)), call.count), upright(y, call.count), by_sequence(), 0.0,
+        call.causal);
     auto summed = [&](const Tensor& x) {
         auto wide = flat(x);
         return k.size(1) == q.size(1)
@@ -208,28 +234,22 @@ at::ScalarType wide(const Tensor& x) {
 }
 
 // One call that computes everything, in the order of the tokens.
-bool is_whole(const std::vector<Call>& calls, const Tensor& query) {
-    return calls.size() == 1 && calls[0].queries.size() == 1 &&
-           calls[0].queries[0].end - calls[0].queries[0].start == query.size(0);
+bool is_whole(const Calls& calls, const Tensor& query) {
+    auto& all = calls.all;
+    return all.size() == 1 && all[0].queries.size() == 1 &&
+           all[0].queries[0].end - all[0].queries[0].start == query.size(0);
 }
 
-std::pair<Tensor, Tensor> cascade_forward(const std::vector<Call>& all, const Tensor& query,
-                                          const Tensor& key, const Tensor& value) {
-    if (is_whole(all, query)) {
-        auto [out, lse] = forward(all[0], query, key, value);
+std::pair<Tensor, Tensor> cascade_forward(const Calls& calls, const Tensor& query, const Tensor& key,
+                                          const Tensor& value) {
+    if (is_whole(calls, query)) {
+        auto [out, lse] = forward(calls.all[0], query, key, value);
         return {out.contiguous(), lse.contiguous()};
     }
-    bool merged_again = false;
-    size_t merges = 0;
-    for (auto& call : all) {
-        merges += call.causal ? 0 : 1;
-    }
-    // What is merged more than once would be rounded more than once.
-    merged_again = merges > 1;
-    auto type = merged_again ? wide(query) : query.scalar_type();
+    auto type = calls.deep ? wide(query) : query.scalar_type();
     auto out = at::empty(query.sizes(), query.options().dtype(type));
     auto logsumexp = at::empty({query.size(1), query.size(0)}, query.options().dtype(wide(query)));
-    for (auto& call : all) {
+    for (auto& call : calls.all) {
         auto [y, lse] = forward(call, query, key, value);
         int64_t at = 0;
         for (auto range : call.queries) {
@@ -245,22 +265,30 @@ std::pair<Tensor, Tensor> cascade_forward(const std::vector<Call>& all, const Te
             }
             // The share of what was there before.
             auto share = at::sigmoid(lse_to.sub(lse_from)).transpose(0, 1).unsqueeze(2);
-            auto was = to.to(share.scalar_type()), is = from.to(share.scalar_type());
-            to.copy_(at::lerp(is, was, share));
+            auto is = from.to(share.scalar_type());
+            if (calls.deep) {
+                to.lerp_(is, share.neg().add_(1));
+            } else {
+                to.copy_(at::lerp(is, to.to(share.scalar_type()), share));
+            }
             lse_to.copy_(at::logaddexp(lse_to, lse_from));
         }
     }
     return {out.to(query.scalar_type()), logsumexp};
 }
 
-Gradients cascade_backward(const std::vector<Call>& all, const Tensor& slope, const Tensor& query,
+Gradients cascade_backward(const Calls& calls, const Tensor& slope, const Tensor& query,
                            const Tensor& key, const Tensor& value, const Tensor& out,
                            const Tensor& logsumexp) {
-    if (is_whole(all, query)) {
-        return backward(all[0], slope, query, key, value, out, logsumexp);
+    if (is_whole(calls, query)) {
+        return backward(calls.all[0], slope, query, key, value, out, logsumexp);
     }
-    auto sum = [](const Tensor& x) { return at::empty(x.sizes(), x.options().dtype(wide(x))); };
-    Gradients sums{sum(query), sum(key), sum(value)};
+    auto sum = [](const Tensor& x, at::ScalarType type) {
+        return at::empty(x.sizes(), x.options().dtype(type));
+    };
+    // Of two shares, the sum is rounded once either way.
+    Gradients sums{sum(query, calls.deep ? wide(query) : query.scalar_type()), sum(key, wide(key)),
+                   sum(value, wide(value))};
     auto put = [](const Call& call, Tensor& sum, const Ranges& ranges, const Tensor& share) {
         int64_t at = 0;
         for (auto range : ranges) {
@@ -271,7 +299,7 @@ Gradients cascade_backward(const std::vector<Call>& all, const Tensor& slope, co
             call.causal ? to.copy_(from) : to.add_(from);
         }
     };
-    for (auto& call : all) {
+    for (auto& call : calls.all) {
         auto share = backward(call, slope, query, key, value, out, logsumexp);
         put(call, sums.query, call.queries, share.query);
         // Rectangles of one call may have keys in common, so each is added by itself.
@@ -296,8 +324,8 @@ struct Cascade : torch::autograd::Function<Cascade> {
         if (known_out) {
             std::tie(out, logsumexp) = std::tie(*known_out, *known_logsumexp);
         } else {
-            auto all = calls(unpacked(numbers), query);
-            std::tie(out, logsumexp) = cascade_forward(all, query, key, value);
+            auto blocks = calls(unpacked(numbers), query);
+            std::tie(out, logsumexp) = cascade_forward(blocks, query, key, value);
         }
         context->save_for_backward({query, key, value, out, logsumexp});
         context->saved_data["blocks"] = numbers;
