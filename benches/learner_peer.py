@@ -1,12 +1,13 @@
 """A GRPO step over packed rows in transformers, timed as `forestctl step --measure` times its own.
 
-    learner_peer.py ROWS.json MODEL --pack-tokens 16384 --measure 8 [--tree]
+    learner_peer.py ROWS.json MODEL --pack-tokens 16384 --measure 8 [--tree] [--keep-logits]
 
 What a careful user writes: flash attention of variable length over packed rows, gradient
 checkpointing of every layer, the head in chunks over loss tokens alone, bfloat16 weights with
 float32 gradients, main weights and moments, and the fused AdamW. Weights are drawn. ROWS.json is what
 `learner_rows.py` writes. With `--tree`, prefixes that rows share are computed once, under the compiled
-mask of flex attention; the first step then compiles. Prints a line of JSON per step.
+mask of flex attention; the first step then compiles. `--keep-logits` trains on the logits of whole packs, as
+the usual loss of a language model does. Prints a line of JSON per step.
 """
 
 import argparse
@@ -146,6 +147,7 @@ def main():
     parser.add_argument("--pack-tokens", type=int, default=16384)
     parser.add_argument("--measure", type=int, default=8)
     parser.add_argument("--tree", action="store_true")
+    parser.add_argument("--keep-logits", action="store_true")
     given = parser.parse_args()
     torch.manual_seed(0)
     device = torch.device("cuda")
@@ -184,12 +186,29 @@ def main():
                 found.append(torch.cat([pack.logprobs(model, hidden, at) for at in pack.chunks()]))
             return found
 
+    def collect():
+        for weight, gradient in zip(weights, gradients):
+            gradient += weight.grad
+            weight.grad = None
+
     def train(previous):
         total = 0.0
         for gradient in gradients:
             gradient.zero_()
         for pack, old in zip(all_packs, previous):
             hidden = pack.hidden(model)
+            if given.keep_logits:
+                logits = (hidden @ model.lm_head.weight.T).float()
+                shifted = torch.cat([pack.ids[0, 1:], pack.ids[0, :1]])
+                everywhere = logits.log_softmax(-1).gather(1, shifted.unsqueeze(1)).squeeze(1)
+                logprobs = everywhere[pack.sources]
+                ratio = (logprobs - old).exp()
+                loss = torch.maximum(-pack.advantages * ratio,
+                                     -pack.advantages * ratio.clamp(0.8, 1.2)).sum() / tokens
+                loss.backward()
+                total += loss.detach()
+                collect()
+                continue
             leaf = hidden.detach().requires_grad_()
             for at in pack.chunks():
                 logprobs = pack.logprobs(model, leaf, at)
@@ -200,9 +219,7 @@ def main():
                 loss.backward()
                 total += loss.detach()
             hidden.backward(leaf.grad)
-            for weight, gradient in zip(weights, gradients):
-                gradient += weight.grad
-                weight.grad = None
+            collect()
         return total
 
     def update():

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Times steps over rows that share prefixes on one CUDA device, in the order A B B A: packed rows,
+# Times steps over rows that share prefixes on one CUDA device, and with BACK=1 all arms again in the
+# other order: packed rows,
 # gathered suffixes, cascade, and two Python peers (packed rows; compiled flex attention under a tree
 # mask). Needs what bench.sh needs, with FOREST/ and FOREST.json for rows. One shape and forest a call.
 #
@@ -32,8 +33,9 @@ run() {
         split) ours --share-prefixes=always --attention cascade --profile-time >>"$to" ;;
         peer-rows) theirs >>"$to" ;;
         peer-tree) theirs --tree >>"$to" ;;
+        peer-logits) theirs --keep-logits >>"$to" ;;
     esac
 }
 
 for arm in "${arms[@]}"; do run "$arm"; done
-for ((at = ${#arms[@]} - 1; at >= 0; at--)); do run "${arms[at]}"; done
+[ -z "${BACK-}" ] || for ((at = ${#arms[@]} - 1; at >= 0; at--)); do run "${arms[at]}"; done
