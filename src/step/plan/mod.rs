@@ -1,4 +1,6 @@
 //! What a step computes at once, and at what cost.
 
+pub mod cost;
 pub mod forest;
 pub mod pack;
+pub mod shape;
