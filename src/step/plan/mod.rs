@@ -3,4 +3,5 @@
 pub mod cost;
 pub mod forest;
 pub mod pack;
+pub mod repetition;
 pub mod shape;
