@@ -28,8 +28,10 @@ pub struct Work {
     pub merged_queries: u64,
     /// Keys of forks, whose gradients are added to what they have so far.
     pub merged_keys: u64,
-    /// Calls of attention kernels in one layer and direction.
-    pub calls: u64,
+    /// Calls of the dense kernel in one layer and direction.
+    pub dense_calls: u64,
+    /// Calls of the flash kernel in one layer and direction.
+    pub flash_calls: u64,
 }
 
 impl Work {
@@ -47,10 +49,10 @@ impl Work {
         let mut block = |level: usize, least: usize, scores: u64, work: &mut Self| {
             if least >= dense_tokens {
                 work.dense_scores += scores;
-                work.calls += 1;
+                work.dense_calls += 1;
             } else {
                 work.flash_scores += scores;
-                work.calls += u64::from(flash.insert(level));
+                work.flash_calls += u64::from(flash.insert(level));
             }
         };
         for path in &forest.paths {
@@ -75,7 +77,14 @@ impl Work {
         self.flash_scores += other.flash_scores;
         self.merged_queries += other.merged_queries;
         self.merged_keys += other.merged_keys;
-        self.calls += other.calls;
+        self.dense_calls += other.dense_calls;
+        self.flash_calls += other.flash_calls;
+    }
+
+    /// Several packs as one: what the flash kernel computes of a level is one call then.
+    pub fn joined<'a>(packs: impl IntoIterator<Item = &'a Self> + Clone) -> Self {
+        let flash_calls = packs.clone().into_iter().map(|pack| pack.flash_calls).max();
+        Self { packs: 1, flash_calls: flash_calls.unwrap_or(0), ..Self::sum(packs) }
     }
 
     /// The sum of several.
@@ -186,7 +195,7 @@ impl Rates {
         let key_width = (shape.kv_heads * shape.head_dim) as f64;
         let outputs = layers * work.merged_queries as f64 * width;
         let gradients = outputs + 2.0 * layers * work.merged_keys as f64 * key_width;
-        let calls = layers * work.calls as f64 * self.call;
+        let calls = layers * (work.dense_calls + work.flash_calls) as f64 * self.call;
         let merge = outputs * self.merge_forward_bytes / self.memory;
         let collect = work.packs as f64 * shape.parameters() * self.pack_bytes / self.memory;
         Seconds {
@@ -350,7 +359,7 @@ mod tests {
             tokens: 153_946,
             pairs: 53_418,
             flash_scores: 765_000_000,
-            calls: 10,
+            flash_calls: 10,
             ..Work::default()
         };
         for (name, measured) in [("qwen3-0.6b", 5.86), ("qwen3-1.7b", 8.41), ("qwen3-4b", 19.10)] {
@@ -380,11 +389,11 @@ mod tests {
 
             let all_dense = Work::of(&forest, 0, 1);
             prop_assert_eq!(all_dense.dense_scores, scores as u64);
-            prop_assert_eq!(all_dense.calls as usize, forest.paths.len() + forest.forks.len());
+            prop_assert_eq!(all_dense.dense_calls as usize, forest.paths.len() + forest.forks.len());
             let all_flash = Work::of(&forest, 0, usize::MAX);
             prop_assert_eq!(all_flash.flash_scores, scores as u64);
             let levels = forest.paths.iter().map(|path| path.level).max().unwrap_or(0);
-            prop_assert_eq!(all_flash.calls as usize, 1 + levels);
+            prop_assert_eq!(all_flash.flash_calls as usize, 1 + levels);
             // Every token of a path is a query once for each path that it runs through before.
             let merged: usize =
                 forest.paths.iter().map(|path| path.level * path.tokens.len()).sum();
