@@ -1,11 +1,13 @@
 //! `forestctl du`
 
 mod report;
+mod show;
 
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use rayon::prelude::*;
 
 use self::report::{Part, Table};
 use super::Exit;
@@ -183,9 +185,10 @@ impl DuArgs {
         let read = rows::read(&self.source)?;
         table.bytes = bytes_of(&self.source, ROWS, read.manifest.parts.iter().map(|p| p.bytes))?;
         ui.start_threads(table.bytes);
-        for group in read.rows.chunk_by(|a, b| a.group_id == b.group_id) {
-            table.add(self.count(group.to_vec())?);
-        }
+        let groups: Vec<&[Row]> = read.rows.chunk_by(|a, b| a.group_id == b.group_id).collect();
+        let counted = groups.par_iter().map(|rows| self.count(rows.to_vec()));
+        let counted: Vec<Counted> = counted.collect::<Result<_>>()?;
+        counted.into_iter().for_each(|group| table.add(group));
         Ok(Vec::new())
     }
 

@@ -290,4 +290,33 @@ mod tests {
             }
         }
     }
+
+    /// A prompt of 8,192 tokens and sixteen answers of 1,024.
+    #[test]
+    fn a_tree_over_budget_is_split_and_computes_its_prompt_again() {
+        let rows: Vec<Row> = (0..16_u32)
+            .map(|answer| {
+                let generated = (0..1024).map(|at| 10_000 + 1024 * answer + at);
+                Row {
+                    input_ids: (0..8192).chain(generated).collect(),
+                    ..row(&format!("r{answer}_s0"), &[vec![0; 8192], vec![1; 1024]].concat())
+                }
+            })
+            .collect();
+        let of = |tokens| Repetition::of(&rows, tokens, 256).unwrap();
+        let tokens = |packs: &[Work]| packs.iter().map(|pack| pack.tokens).collect::<Vec<_>>();
+        let split = of(16_384);
+        assert_eq!(tokens(&split.shared), [16_384; 2]);
+        assert_eq!(tokens(&split.packed), [9216; 16]);
+        let whole = of(24_576);
+        assert_eq!(tokens(&whole.shared), [24_576]);
+        assert_eq!(whole.volume, split.volume);
+        assert_eq!((whole.volume.levels, whole.volume.longest_row), (2, 9216));
+
+        let shape = Shape::named("qwen3-4b").unwrap();
+        let [split, whole] = [split, whole].map(|found| found.predict(&Rates::H200, &shape));
+        let speedup = |found: &Prediction| found.rows.total() / found.shared.total();
+        assert_eq!(split.bound, whole.bound);
+        assert!(speedup(&split) < speedup(&whole) && speedup(&whole) < whole.bound);
+    }
 }
