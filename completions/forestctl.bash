@@ -34,6 +34,9 @@ _forestctl() {
             forestctl,doctor)
                 cmd="forestctl__subcmd__doctor"
                 ;;
+            forestctl,du)
+                cmd="forestctl__subcmd__du"
+                ;;
             forestctl,generated)
                 cmd="forestctl__subcmd__generated"
                 ;;
@@ -91,6 +94,9 @@ _forestctl() {
             forestctl__subcmd__help,doctor)
                 cmd="forestctl__subcmd__help__subcmd__doctor"
                 ;;
+            forestctl__subcmd__help,du)
+                cmd="forestctl__subcmd__help__subcmd__du"
+                ;;
             forestctl__subcmd__help,generated)
                 cmd="forestctl__subcmd__help__subcmd__generated"
                 ;;
@@ -125,7 +131,7 @@ _forestctl() {
 
     case "${cmd}" in
         forestctl)
-            opts="-j -q -v -h -V --format --color --jobs --quiet --verbose --help --version ingest validate select build-rows cleanup-plan config doctor step audit-logprobs completions man generated help"
+            opts="-j -q -v -h -V --format --color --jobs --quiet --verbose --help --version ingest validate select build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -742,6 +748,72 @@ _forestctl() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        forestctl__subcmd__du)
+            opts="-j -q -v -h -V --by --model --pack-tokens --ranks --config --policy --selector-python --selector-timeout --assume-complete --min-valid-fraction --format --color --jobs --quiet --verbose --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --by)
+                    COMPREPLY=($(compgen -W "archive group rollout" -- "${cur}"))
+                    return 0
+                    ;;
+                --model)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --pack-tokens)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ranks)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --policy)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --selector-python)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --selector-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --min-valid-fraction)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --format)
+                    COMPREPLY=($(compgen -W "human json jsonl csv" -- "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                --jobs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -j)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         forestctl__subcmd__generated)
             opts="-j -q -v -h -V --format --color --jobs --quiet --verbose --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -773,7 +845,7 @@ _forestctl() {
             return 0
             ;;
         forestctl__subcmd__help)
-            opts="ingest validate select build-rows cleanup-plan config doctor step audit-logprobs completions man generated help"
+            opts="ingest validate select build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -885,6 +957,20 @@ _forestctl() {
             return 0
             ;;
         forestctl__subcmd__help__subcmd__doctor)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        forestctl__subcmd__help__subcmd__du)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

@@ -40,6 +40,7 @@ complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "ingest" -d 'Rea
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "validate" -d 'Prove an archive: digests, lengths, lineage, completeness'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "select" -d 'Choose the calls that train, with a verdict and reason for every rollout'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "build-rows" -d 'Turn selected calls into training rows, with masks, padding, and advantages'
+complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "du" -d 'How often rows repeat their tokens, and what a step gains by computing each prefix once'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "cleanup-plan" -d 'List staging keys that may be removed, and those that must stay'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "config" -d 'Check a NeMo-RL configuration for forest training, or show what it settles'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "doctor" -d 'Tell what is installed, what is missing, and the command that mends it'
@@ -562,6 +563,30 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -s q -l 
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -s v -l verbose -d 'Log what is being done; twice for details'
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -s V -l version -d 'Print version'
+complete -c forestctl -n "__fish_forestctl_using_subcommand du" -l by -d 'What to count by; the total comes first, then what gains the most seconds' -r -f -a "archive\t'Everything together'
+group\t'Every prompt group'
+rollout\t'Every rollout, which shares within itself alone'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand du" -l model -d 'A model whose step is predicted: a name, or a folder with config.json; repeatable [default: qwen3-0.6b, qwen3-1.7b, qwen3-4b, qwen3-8b]' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand du" -l pack-tokens -d 'Tokens that are computed at once; rows that share more than fits are split, and each pack computes what it borrows' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand du" -l ranks -d 'Show how the packs would be balanced over this many ranks' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand du" -l config -d 'NeMo-RL YAML whose sections token_capture, policy, grpo, loss_fn and async_rl are read' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand du" -l policy -d 'Which captured calls train [default: returned_history]' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand du" -l selector-python -d 'Python interpreter of a module:function policy' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand du" -l selector-timeout -d 'Seconds that a selector may take for one rollout' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand du" -l min-valid-fraction -d 'Drop prompt groups of which a smaller share of rollouts has a verified layout' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand du" -l format -d 'How results are printed on stdout: human, json, jsonl, or csv' -r -f -a "human\t'For reading; not stable'
+json\t'One versioned JSON document'
+jsonl\t'One JSON object per item and line'
+csv\t'A table with a header line'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand du" -l color -d 'When to colour: auto, always, or never; NO_COLOR is honoured' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand du" -s j -l jobs -d 'Worker threads; 0 means one per core. Results are the same bytes for any number' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand du" -l assume-complete -d 'Take sources that cannot tell whether calls were lost as complete'
+complete -c forestctl -n "__fish_forestctl_using_subcommand du" -s q -l quiet -d 'Say only what is asked for; exit codes stay'
+complete -c forestctl -n "__fish_forestctl_using_subcommand du" -s v -l verbose -d 'Log what is being done; twice for details'
+complete -c forestctl -n "__fish_forestctl_using_subcommand du" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c forestctl -n "__fish_forestctl_using_subcommand du" -s V -l version -d 'Print version'
 complete -c forestctl -n "__fish_forestctl_using_subcommand cleanup-plan" -l format -d 'How results are printed on stdout: human, json, jsonl, or csv' -r -f -a "human\t'For reading; not stable'
 json\t'One versioned JSON document'
 jsonl\t'One JSON object per item and line'
@@ -780,18 +805,19 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand generated" -s q -l q
 complete -c forestctl -n "__fish_forestctl_using_subcommand generated" -s v -l verbose -d 'Log what is being done; twice for details'
 complete -c forestctl -n "__fish_forestctl_using_subcommand generated" -s h -l help -d 'Print help'
 complete -c forestctl -n "__fish_forestctl_using_subcommand generated" -s V -l version -d 'Print version'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "ingest" -d 'Read captures into an archive'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "validate" -d 'Prove an archive: digests, lengths, lineage, completeness'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "select" -d 'Choose the calls that train, with a verdict and reason for every rollout'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "build-rows" -d 'Turn selected calls into training rows, with masks, padding, and advantages'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "cleanup-plan" -d 'List staging keys that may be removed, and those that must stay'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "config" -d 'Check a NeMo-RL configuration for forest training, or show what it settles'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "doctor" -d 'Tell what is installed, what is missing, and the command that mends it'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "step" -d 'Run GRPO optimizer steps on rows'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "audit-logprobs" -d 'Compare log-probabilities: captured, under each call\'s own context, and in rows'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "completions" -d 'Print shell completions'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "man" -d 'Print a man page'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "generated" -d 'Write the generated files of the repository'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "ingest" -d 'Read captures into an archive'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "validate" -d 'Prove an archive: digests, lengths, lineage, completeness'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "select" -d 'Choose the calls that train, with a verdict and reason for every rollout'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "build-rows" -d 'Turn selected calls into training rows, with masks, padding, and advantages'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "du" -d 'How often rows repeat their tokens, and what a step gains by computing each prefix once'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "cleanup-plan" -d 'List staging keys that may be removed, and those that must stay'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "config" -d 'Check a NeMo-RL configuration for forest training, or show what it settles'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "doctor" -d 'Tell what is installed, what is missing, and the command that mends it'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "step" -d 'Run GRPO optimizer steps on rows'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "audit-logprobs" -d 'Compare log-probabilities: captured, under each call\'s own context, and in rows'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "completions" -d 'Print shell completions'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "man" -d 'Print a man page'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "generated" -d 'Write the generated files of the repository'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c forestctl -n "__fish_forestctl_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "check" -d 'Report everything that keeps a file from forest training'
 complete -c forestctl -n "__fish_forestctl_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "show" -d 'Print every setting of build-rows, and where its value comes from'

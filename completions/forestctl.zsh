@@ -193,6 +193,40 @@ never\:"Never"))' \
 ':archive -- The archive:_files' \
 && ret=0
 ;;
+(du)
+_arguments "${_arguments_options[@]}" : \
+'--by=[What to count by; the total comes first, then what gains the most seconds]:UNIT:((archive\:"Everything together"
+group\:"Every prompt group"
+rollout\:"Every rollout, which shares within itself alone"))' \
+'*--model=[A model whose step is predicted\: a name, or a folder with config.json; repeatable \[default\: qwen3-0.6b, qwen3-1.7b, qwen3-4b, qwen3-8b\]]:NAME|DIR:_default' \
+'--pack-tokens=[Tokens that are computed at once; rows that share more than fits are split, and each pack computes what it borrows]:TOKENS:_default' \
+'--ranks=[Show how the packs would be balanced over this many ranks]:N:_default' \
+'--config=[NeMo-RL YAML whose sections token_capture, policy, grpo, loss_fn and async_rl are read]:YAML:_files' \
+'--policy=[Which captured calls train \[default\: returned_history\]]:POLICY:_default' \
+'--selector-python=[Python interpreter of a module\:function policy]:PYTHON:_files' \
+'--selector-timeout=[Seconds that a selector may take for one rollout]:SECONDS:_default' \
+'--min-valid-fraction=[Drop prompt groups of which a smaller share of rollouts has a verified layout]:FRACTION:_default' \
+'--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
+json\:"One versioned JSON document"
+jsonl\:"One JSON object per item and line"
+csv\:"A table with a header line"))' \
+'--color=[When to colour\: auto, always, or never; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+always\:"Always"
+never\:"Never"))' \
+'-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--jobs=[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--assume-complete[Take sources that cannot tell whether calls were lost as complete]' \
+'(-v --verbose)-q[Say only what is asked for; exit codes stay]' \
+'(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
+'*-v[Log what is being done; twice for details]' \
+'*--verbose[Log what is being done; twice for details]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'-V[Print version]' \
+'--version[Print version]' \
+':source -- An archive or a rows directory:_files' \
+&& ret=0
+;;
 (cleanup-plan)
 _arguments "${_arguments_options[@]}" : \
 '--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
@@ -568,6 +602,10 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
+(du)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
 (cleanup-plan)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
@@ -640,6 +678,7 @@ _forestctl_commands() {
 'validate:Prove an archive\: digests, lengths, lineage, completeness' \
 'select:Choose the calls that train, with a verdict and reason for every rollout' \
 'build-rows:Turn selected calls into training rows, with masks, padding, and advantages' \
+'du:How often rows repeat their tokens, and what a step gains by computing each prefix once' \
 'cleanup-plan:List staging keys that may be removed, and those that must stay' \
 'config:Check a NeMo-RL configuration for forest training, or show what it settles' \
 'doctor:Tell what is installed, what is missing, and the command that mends it' \
@@ -720,6 +759,11 @@ _forestctl__subcmd__doctor_commands() {
     local commands; commands=()
     _describe -t commands 'forestctl doctor commands' commands "$@"
 }
+(( $+functions[_forestctl__subcmd__du_commands] )) ||
+_forestctl__subcmd__du_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl du commands' commands "$@"
+}
 (( $+functions[_forestctl__subcmd__generated_commands] )) ||
 _forestctl__subcmd__generated_commands() {
     local commands; commands=()
@@ -732,6 +776,7 @@ _forestctl__subcmd__help_commands() {
 'validate:Prove an archive\: digests, lengths, lineage, completeness' \
 'select:Choose the calls that train, with a verdict and reason for every rollout' \
 'build-rows:Turn selected calls into training rows, with masks, padding, and advantages' \
+'du:How often rows repeat their tokens, and what a step gains by computing each prefix once' \
 'cleanup-plan:List staging keys that may be removed, and those that must stay' \
 'config:Check a NeMo-RL configuration for forest training, or show what it settles' \
 'doctor:Tell what is installed, what is missing, and the command that mends it' \
@@ -786,6 +831,11 @@ _forestctl__subcmd__help__subcmd__config__subcmd__show_commands() {
 _forestctl__subcmd__help__subcmd__doctor_commands() {
     local commands; commands=()
     _describe -t commands 'forestctl help doctor commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__help__subcmd__du_commands] )) ||
+_forestctl__subcmd__help__subcmd__du_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl help du commands' commands "$@"
 }
 (( $+functions[_forestctl__subcmd__help__subcmd__generated_commands] )) ||
 _forestctl__subcmd__help__subcmd__generated_commands() {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Parser};
 
 use super::resolve::ConfigArg;
-use super::selecting::{SelectingArgs, each_part};
+use super::selecting::{SelectingArgs, each_part, neither};
 use super::step::{LEARNER, hand_over, without_subcommand};
 use super::ui::{Format, Tone, Ui, thousands};
 use super::validate::FailOn;
@@ -132,8 +132,6 @@ impl AuditArgs {
     /// Neither rows nor an archive; an archive that the rows were not built from; flags that
     /// belong to the other kind.
     pub fn open(&self) -> Result<Source> {
-        let stated = self.config.config.is_some().then_some("--config");
-        let stated = stated.or(self.selecting.stated());
         if self.source.join(ARCHIVE_MANIFEST).is_file() {
             return match self.archive {
                 None => Ok(Source::Archive(SelectingArgs::open(&self.source)?)),
@@ -142,18 +140,9 @@ impl AuditArgs {
             };
         }
         if !self.source.join(MANIFEST).is_file() {
-            return Err(Error::usage(format!(
-                "{} holds neither {MANIFEST} nor {ARCHIVE_MANIFEST}",
-                self.source.display()
-            ))
-            .help("Give what `build-rows` or `ingest` wrote"));
+            return Err(neither(&self.source));
         }
-        if let Some(flag) = stated {
-            return Err(Error::usage(format!(
-                "{flag} selects calls of an archive, and these are rows"
-            ))
-            .help("Give the archive, or leave the flag out: rows were selected when built"));
-        }
+        self.selecting.refuse_for_rows(&self.config)?;
         let rows = rows::read(&self.source)?;
         let archive = self.archive.as_deref().map(Archive::open).transpose()?;
         if let Some(archive) = &archive

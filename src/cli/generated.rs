@@ -57,6 +57,7 @@ fn schemas() -> Vec<(String, String)> {
         ("validate-jsonl", schemars::schema_for!(crate::report::FindingsLine<'_>)),
         ("select", super::select::schema()),
         ("build-rows", super::build_rows::schema()),
+        ("du", super::du::schema()),
         ("cleanup-plan", super::cleanup_plan::schema()),
         ("config-check", super::config::check_schema()),
         ("config-show", super::config::show_schema()),

@@ -19,6 +19,7 @@ pub mod cleanup_plan;
 pub mod completions;
 pub mod config;
 pub mod doctor;
+pub mod du;
 pub mod generated;
 pub mod ingest;
 mod levels;
@@ -112,6 +113,7 @@ enum Command {
     Validate(validate::ValidateArgs),
     Select(select::SelectArgs),
     BuildRows(build_rows::BuildRowsArgs),
+    Du(du::DuArgs),
     CleanupPlan(cleanup_plan::CleanupPlanArgs),
     Config(config::ConfigArgs),
     Doctor(doctor::DoctorArgs),
@@ -174,6 +176,7 @@ impl Command {
             Command::Validate(_)
                 | Command::Select(_)
                 | Command::BuildRows(_)
+                | Command::Du(_)
                 | Command::CleanupPlan(_)
         )
     }
@@ -184,6 +187,7 @@ impl Command {
             Command::Validate(args) => args.run(ui),
             Command::Select(args) => args.run(ui),
             Command::BuildRows(args) => args.run(ui),
+            Command::Du(args) => args.run(ui),
             Command::CleanupPlan(args) => args.run(ui),
             Command::Config(args) => args.run(ui),
             Command::Doctor(args) => args.run(ui),

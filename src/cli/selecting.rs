@@ -1,4 +1,4 @@
-//! What `select` and `build-rows` have in common: flags, the selection, and its findings.
+//! What commands that select have in common: flags, the selection, and its findings.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,17 +7,24 @@ use std::time::Duration;
 use clap::Args;
 use rayon::prelude::*;
 
-use super::resolve::Resolver;
+use super::resolve::{ConfigArg, Resolver};
 use super::ui::{Tone, Ui};
-use crate::archive::{Archive, Group, Part, Results};
+use crate::archive::{Archive, Group, MANIFEST as ARCHIVE, Part, Results};
 use crate::config::Fraction;
 use crate::error::{Error, Result};
 use crate::finding::{Code, Finding, Severity};
 use crate::id::GroupId;
 use crate::report;
+use crate::rows::MANIFEST as ROWS;
 use crate::select::custom::{Custom, Limits};
 use crate::select::{GroupSelection, Policy, PolicyChoice, SelectSettings, select_group};
 use crate::validate::{Options, invalid_rollouts, validate};
+
+/// What a path holds that is neither rows nor an archive, in words.
+pub fn neither(path: &Path) -> Error {
+    Error::usage(format!("{} holds neither {ROWS} nor {ARCHIVE}", path.display()))
+        .help("Give what `build-rows` or `ingest` wrote")
+}
 
 /// Flags of every command that selects.
 #[derive(Debug, Args)]
@@ -59,6 +66,22 @@ impl SelectingArgs {
             ("--min-valid-fraction", self.min_valid_fraction.is_some()),
         ];
         flags.into_iter().find_map(|(flag, stated)| stated.then_some(flag))
+    }
+
+    /// Refuses flags of the selection where rows were given: they were selected when built.
+    ///
+    /// # Errors
+    ///
+    /// One of them, or a configuration file.
+    pub fn refuse_for_rows(&self, config: &ConfigArg) -> Result<()> {
+        let stated = config.config.is_some().then_some("--config");
+        match stated.or(self.stated()) {
+            None => Ok(()),
+            Some(flag) => {
+                Err(Error::usage(format!("{flag} selects calls of an archive, and these are rows"))
+                    .help("Give the archive, or leave the flag out: rows were selected when built"))
+            }
+        }
     }
 
     /// Settles flags and file.

@@ -1,7 +1,6 @@
 //! Shards of a batch: whole prompt groups, so that any machine can compute the advantages of its
 //! own, with about the same number of tokens each.
 
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +8,6 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::manifest::Counts;
-use crate::id::GroupId;
 
 /// One of several shards, as `2/4`: counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,19 +52,23 @@ pub struct ShardRows {
     pub counts: Counts,
 }
 
-/// The shard of every group, by its number of row tokens: the largest group first, each to the
-/// shard that has the fewest tokens so far. Groups without rows go where there are fewest groups.
-/// Depends on the groups alone, not on their order.
-pub fn balance(groups: &[(&GroupId, u64)], count: u32) -> Vec<u32> {
-    let mut order: Vec<usize> = (0..groups.len()).collect();
-    order.sort_by_key(|&at| (Reverse(groups[at].1), groups[at].0));
-    // Load and number of groups of each shard; the least comes first.
+/// The shard of every item by its weight, as of a prompt group by its row tokens: the heaviest
+/// first, each to the shard that has the least so far. Items without weight go where there are
+/// fewest items. Shards count from 1. Depends on the items alone, not on their order, if no two
+/// have one name.
+pub fn balance<Name: Ord>(items: &[(Name, u64)], count: u32) -> Vec<u32> {
+    let mut order: Vec<usize> = (0..items.len()).collect();
+    order.sort_by(|&a, &b| {
+        let ((a, heavy), (b, heavier)) = (&items[a], &items[b]);
+        heavier.cmp(heavy).then_with(|| a.cmp(b))
+    });
+    // Load and number of items of each shard; the least comes first.
     let mut loads: BTreeSet<(u64, u64, u32)> = (1..=count).map(|shard| (0, 0, shard)).collect();
-    let mut shards = vec![1; groups.len()];
+    let mut shards = vec![1; items.len()];
     for at in order {
-        let Some((tokens, held, shard)) = loads.pop_first() else { break };
+        let Some((weight, held, shard)) = loads.pop_first() else { break };
         shards[at] = shard;
-        loads.insert((tokens.saturating_add(groups[at].1), held + 1, shard));
+        loads.insert((weight.saturating_add(items[at].1), held + 1, shard));
     }
     shards
 }
@@ -74,6 +76,7 @@ pub fn balance(groups: &[(&GroupId, u64)], count: u32) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::id::GroupId;
 
     #[test]
     fn shards_are_counted_from_one() {

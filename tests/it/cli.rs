@@ -52,6 +52,8 @@ fn json_outputs_match_their_schemas() {
         vec!["select", &archive],
         vec!["select", &archive, "--policy", "all_captured"],
         vec!["build-rows", &archive, "-o", &rows, "--data-parallel", "4"],
+        vec!["du", &archive, "--by", "rollout", "--ranks", "2"],
+        vec!["du", &rows],
     ] {
         let output = forestctl(&args).args(["--format", "json"]).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{args:?}: {}", text(&output.stderr));
