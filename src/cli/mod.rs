@@ -13,6 +13,7 @@ Exit status:
     };
 }
 
+mod advantages;
 pub mod audit;
 pub mod build_rows;
 pub mod cleanup_plan;
@@ -22,11 +23,14 @@ pub mod doctor;
 pub mod generated;
 pub mod ingest;
 mod levels;
+mod looking;
+pub mod ls;
 pub mod man;
 mod reports;
 mod resolve;
 pub mod select;
 mod selecting;
+pub mod show;
 pub mod step;
 pub mod ui;
 pub mod validate;
@@ -111,6 +115,8 @@ enum Command {
     Ingest(ingest::IngestArgs),
     Validate(validate::ValidateArgs),
     Select(select::SelectArgs),
+    Ls(ls::LsArgs),
+    Show(show::ShowArgs),
     BuildRows(build_rows::BuildRowsArgs),
     CleanupPlan(cleanup_plan::CleanupPlanArgs),
     Config(config::ConfigArgs),
@@ -173,6 +179,7 @@ impl Command {
             self,
             Command::Validate(_)
                 | Command::Select(_)
+                | Command::Ls(_)
                 | Command::BuildRows(_)
                 | Command::CleanupPlan(_)
         )
@@ -183,6 +190,8 @@ impl Command {
             Command::Ingest(args) => args.run(ui),
             Command::Validate(args) => args.run(ui),
             Command::Select(args) => args.run(ui),
+            Command::Ls(args) => args.run(ui),
+            Command::Show(args) => args.run(ui),
             Command::BuildRows(args) => args.run(ui),
             Command::CleanupPlan(args) => args.run(ui),
             Command::Config(args) => args.run(ui),

@@ -16,6 +16,7 @@ mod ingest;
 mod masks;
 mod media;
 mod membership;
+mod people;
 mod properties;
 mod reader;
 mod reports;

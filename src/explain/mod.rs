@@ -1,0 +1,19 @@
+//! What became of captured calls and tokens, and why: values for `ls` and `show`.
+//!
+//! Nothing here decides anything. A [`View`] holds one prompt group as the stages leave it
+//! (captured, selected, found wrong, laid out as rows), and everything else reads it.
+
+mod chains;
+mod divergence;
+mod fate;
+mod listing;
+mod text;
+mod tree;
+mod view;
+
+pub use chains::{Chains, Part, Stretch};
+pub use divergence::{Decode, Divergence, DivergenceKind, Window, divergence};
+pub use fate::{CallFate, MaskReason, Place, RolloutFate, calls, mask_reasons, rollout};
+pub use listing::{Filter, RolloutLine, SortKey, line, sort};
+pub use tree::{Mark, RootLine, RowLine, Tree, TreeCall, tree};
+pub use view::{Slot, Verdict, View};
