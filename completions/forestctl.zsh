@@ -223,6 +223,44 @@ never\:"Never"))' \
 ':rollout -- Id of the rollout, or how it begins:_default' \
 && ret=0
 ;;
+(why)
+_arguments "${_arguments_options[@]}" : \
+'--tokenizer=[tokenizer.json of the model\: shows text beside token ids]:FILE:_files' \
+'--config=[NeMo-RL YAML whose sections token_capture, policy, grpo, loss_fn and async_rl are read]:YAML:_files' \
+'--policy=[Which captured calls train \[default\: returned_history\]]:POLICY:_default' \
+'--selector-python=[Python interpreter of a module\:function policy]:PYTHON:_files' \
+'--selector-timeout=[Seconds that a selector may take for one rollout]:SECONDS:_default' \
+'--min-valid-fraction=[Drop prompt groups of which a smaller share of rollouts has a verified layout]:FRACTION:_default' \
+'--no-leave-one-out=[Keep the owner'\''s own reward in its baseline]::BOOL:(true false)' \
+'--no-normalize=[Do not divide by the standard deviation of the rewards]::BOOL:(true false)' \
+'--advantage-clip-low=[Least advantage of an owner that trains]:A:_default' \
+'--advantage-clip-high=[Greatest advantage of an owner that trains]:A:_default' \
+'--overlong-filtering=[Mask rollouts of which a selected generation stopped at a length limit]::BOOL:(true false)' \
+'--masked-reward-policy=[Whose rewards enter the baseline \[default\: exclude\]]:POLICY:((exclude\:"Only owners that train"
+include\:"Also owners that a learner filter masks (overlong, sequence error)"
+include_all\:"Every slot of the group"))' \
+'--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
+json\:"One versioned JSON document"
+jsonl\:"One JSON object per item and line"
+csv\:"A table with a header line"))' \
+'--color=[When to colour\: auto, always, or never; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+always\:"Always"
+never\:"Never"))' \
+'-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--jobs=[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--assume-complete[Take sources that cannot tell whether calls were lost as complete]' \
+'(-v --verbose)-q[Say only what is asked for; exit codes stay]' \
+'(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
+'*-v[Log what is being done; twice for details]' \
+'*--verbose[Log what is being done; twice for details]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'-V[Print version]' \
+'--version[Print version]' \
+':archive -- The archive:_files' \
+':target -- A rollout, a call, or ROLLOUT\:TOKEN, ROW\:TOKEN, CALL\:TOKEN; ids may be cut short:_default' \
+&& ret=0
+;;
 (build-rows)
 _arguments "${_arguments_options[@]}" : \
 '-o+[The rows directory to write]:ROWS:_files' \
@@ -650,6 +688,10 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
+(why)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
 (build-rows)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
@@ -727,6 +769,7 @@ _forestctl_commands() {
 'select:Choose the calls that train, with a verdict and reason for every rollout' \
 'ls:List rollouts with verdict, reward, advantage, and tokens' \
 'show:Show one rollout as a tree\: calls, roots, branches, rows, and findings' \
+'why:Say why a rollout, a call, or a token trains or does not, by evidence and rule' \
 'build-rows:Turn selected calls into training rows, with masks, padding, and advantages' \
 'cleanup-plan:List staging keys that may be removed, and those that must stay' \
 'config:Check a NeMo-RL configuration for forest training, or show what it settles' \
@@ -821,6 +864,7 @@ _forestctl__subcmd__help_commands() {
 'select:Choose the calls that train, with a verdict and reason for every rollout' \
 'ls:List rollouts with verdict, reward, advantage, and tokens' \
 'show:Show one rollout as a tree\: calls, roots, branches, rows, and findings' \
+'why:Say why a rollout, a call, or a token trains or does not, by evidence and rule' \
 'build-rows:Turn selected calls into training rows, with masks, padding, and advantages' \
 'cleanup-plan:List staging keys that may be removed, and those that must stay' \
 'config:Check a NeMo-RL configuration for forest training, or show what it settles' \
@@ -922,6 +966,11 @@ _forestctl__subcmd__help__subcmd__validate_commands() {
     local commands; commands=()
     _describe -t commands 'forestctl help validate commands' commands "$@"
 }
+(( $+functions[_forestctl__subcmd__help__subcmd__why_commands] )) ||
+_forestctl__subcmd__help__subcmd__why_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl help why commands' commands "$@"
+}
 (( $+functions[_forestctl__subcmd__ingest_commands] )) ||
 _forestctl__subcmd__ingest_commands() {
     local commands; commands=()
@@ -956,6 +1005,11 @@ _forestctl__subcmd__step_commands() {
 _forestctl__subcmd__validate_commands() {
     local commands; commands=()
     _describe -t commands 'forestctl validate commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__why_commands] )) ||
+_forestctl__subcmd__why_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl why commands' commands "$@"
 }
 
 if [ "$funcstack[1]" = "_forestctl" ]; then

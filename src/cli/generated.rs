@@ -58,6 +58,7 @@ fn schemas() -> Vec<(String, String)> {
         ("select", super::select::schema()),
         ("ls", super::ls::schema()),
         ("show", super::show::schema()),
+        ("why", super::why::schema()),
         ("build-rows", super::build_rows::schema()),
         ("cleanup-plan", super::cleanup_plan::schema()),
         ("config-check", super::config::check_schema()),

@@ -1,6 +1,7 @@
-//! What `ls` and `show` have in common: rollouts as training sees them, and the ids
+//! What `ls`, `show` and `why` have in common: rollouts as training sees them, and the ids
 //! by which people name them.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -95,7 +96,7 @@ pub fn view<'a>(group: &'a Group, judged: Judged, grpo: &GrpoSettings) -> View<'
     View::new(group, judged.selection, judged.proved, judged.findings, grpo)
 }
 
-/// A rollout that was named.
+/// A rollout that was named, and what of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// Part of the archive.
@@ -104,6 +105,19 @@ pub struct Found {
     pub group_id: GroupId,
     /// The rollout.
     pub rollout_id: RolloutId,
+    /// What of it.
+    pub what: What,
+}
+
+/// What of a rollout was named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// All of it.
+    Rollout,
+    /// One of its calls.
+    Call(CallId),
+    /// One of its rows, by its number.
+    Row(u32),
 }
 
 /// Candidates that an error lists.
@@ -119,16 +133,73 @@ pub fn rollout(archive: &Archive, text: &str) -> Result<Found> {
     pick(text, "rollout", &rollouts)?.ok_or_else(|| nothing(archive, text, "rollout", &rollouts))
 }
 
+/// The rollout, call or row of this id, or the only one whose id begins so. An id as it stands
+/// comes before any that begins with it, and a rollout before its calls.
+///
+/// # Errors
+///
+/// None, or several; an archive that cannot be read.
+pub fn anything(archive: &Archive, text: &str) -> Result<Found> {
+    let rollouts = rollouts(archive)?;
+    if let Some(found) = exact(text, &rollouts).or_else(|| row(text, &rollouts)) {
+        return Ok(found);
+    }
+    let mut calls = Vec::new();
+    for part in 0..archive.part_count() {
+        calls.extend(archive.call_ids(part)?);
+    }
+    // Calls that only a ledger names are looked for where nothing else has the id.
+    if !rollouts.iter().any(|(id, _)| id.starts_with(text))
+        && !calls.iter().any(|(_, call)| call.as_str().starts_with(text))
+    {
+        for part in 0..archive.part_count() {
+            for rollout in archive.read_part(part)?.into_iter().flat_map(|group| group.rollouts) {
+                let ledger = &rollout.ledger;
+                let failed = ledger.failures.iter().map(|failure| &failure.call_id);
+                let committed = ledger.committed.iter().map(|row| &row.call_id);
+                let named = ledger.pending.iter().chain(&ledger.attempted).chain(failed);
+                let mut ids: Vec<&CallId> = named.chain(committed).collect();
+                ids.sort();
+                ids.dedup();
+                calls.extend(ids.into_iter().map(|id| (rollout.rollout_id.clone(), id.clone())));
+            }
+        }
+    }
+    let of: BTreeMap<&RolloutId, &Found> =
+        rollouts.iter().map(|(_, found)| (&found.rollout_id, found)).collect();
+    let calls: Vec<(String, Found)> = calls
+        .into_iter()
+        .filter_map(|(rollout, call)| {
+            let found = Found { what: What::Call(call.clone()), ..(*of.get(&rollout)?).clone() };
+            Some((call.to_string(), found))
+        })
+        .collect();
+    let both: Vec<(String, Found)> = calls.iter().chain(&rollouts).cloned().collect();
+    pick(text, "call or rollout", &both)?
+        .ok_or_else(|| nothing(archive, text, "call or rollout", &rollouts))
+}
+
 fn rollouts(archive: &Archive) -> Result<Vec<(String, Found)>> {
     let parts = archive.known()?.into_iter().enumerate();
     let found = parts.flat_map(|(part, known)| {
         known.into_iter().map(move |known| {
             let id = known.rollout_id.to_string();
             let (group_id, rollout_id) = (known.group_id, known.rollout_id);
-            (id, Found { part, group_id, rollout_id })
+            (id, Found { part, group_id, rollout_id, what: What::Rollout })
         })
     });
     Ok(found.collect())
+}
+
+fn exact(text: &str, ids: &[(String, Found)]) -> Option<Found> {
+    ids.iter().find(|(id, _)| id == text).map(|(_, found)| found.clone())
+}
+
+/// `{rollout}_s{number}`.
+fn row(text: &str, rollouts: &[(String, Found)]) -> Option<Found> {
+    let (rollout, number) = text.rsplit_once("_s")?;
+    let found = exact(rollout, rollouts)?;
+    Some(Found { what: What::Row(number.parse().ok()?), ..found })
 }
 
 fn pick(text: &str, kind: &str, ids: &[(String, Found)]) -> Result<Option<Found>> {
@@ -139,7 +210,10 @@ fn pick(text: &str, kind: &str, ids: &[(String, Found)]) -> Result<Option<Found>
         [] => Ok(None),
         [(_, found)] => Ok(Some(found.clone())),
         several => {
-            let told = |(id, _): &&(String, Found)| format!("rollout {id}");
+            let told = |(id, found): &&(String, Found)| match found.what {
+                What::Rollout => format!("rollout {id}"),
+                _ => format!("call {id} of rollout {}", found.rollout_id),
+            };
             let mut listed: Vec<String> = several.iter().take(LISTED).map(told).collect();
             if several.len() > LISTED {
                 listed.push(format!("{} more", several.len() - LISTED));

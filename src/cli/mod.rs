@@ -34,6 +34,7 @@ pub mod show;
 pub mod step;
 pub mod ui;
 pub mod validate;
+pub mod why;
 
 use std::ffi::OsString;
 
@@ -117,6 +118,7 @@ enum Command {
     Select(select::SelectArgs),
     Ls(ls::LsArgs),
     Show(show::ShowArgs),
+    Why(why::WhyArgs),
     BuildRows(build_rows::BuildRowsArgs),
     CleanupPlan(cleanup_plan::CleanupPlanArgs),
     Config(config::ConfigArgs),
@@ -192,6 +194,7 @@ impl Command {
             Command::Select(args) => args.run(ui),
             Command::Ls(args) => args.run(ui),
             Command::Show(args) => args.run(ui),
+            Command::Why(args) => args.run(ui),
             Command::BuildRows(args) => args.run(ui),
             Command::CleanupPlan(args) => args.run(ui),
             Command::Config(args) => args.run(ui),

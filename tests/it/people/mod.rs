@@ -1,7 +1,8 @@
-//! What people read: `ls` and `show`, on a terminal and in a pipe.
+//! What people read: `ls`, `show` and `why`, on a terminal and in a pipe.
 
 mod ls;
 mod show;
+mod why;
 
 use std::path::Path;
 use std::process::{Command, Output};
