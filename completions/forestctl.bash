@@ -31,6 +31,9 @@ _forestctl() {
             forestctl,config)
                 cmd="forestctl__subcmd__config"
                 ;;
+            forestctl,diff)
+                cmd="forestctl__subcmd__diff"
+                ;;
             forestctl,doctor)
                 cmd="forestctl__subcmd__doctor"
                 ;;
@@ -97,6 +100,9 @@ _forestctl() {
             forestctl__subcmd__help,config)
                 cmd="forestctl__subcmd__help__subcmd__config"
                 ;;
+            forestctl__subcmd__help,diff)
+                cmd="forestctl__subcmd__help__subcmd__diff"
+                ;;
             forestctl__subcmd__help,doctor)
                 cmd="forestctl__subcmd__help__subcmd__doctor"
                 ;;
@@ -143,7 +149,7 @@ _forestctl() {
 
     case "${cmd}" in
         forestctl)
-            opts="-j -q -v -h -V --format --color --jobs --quiet --verbose --help --version ingest validate select ls show why build-rows cleanup-plan config doctor step audit-logprobs completions man generated help"
+            opts="-j -q -v -h -V --format --color --jobs --quiet --verbose --help --version ingest validate select ls show why diff build-rows cleanup-plan config doctor step audit-logprobs completions man generated help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -726,6 +732,80 @@ _forestctl() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        forestctl__subcmd__diff)
+            opts="-j -q -v -h -V --policy --selector-python --selector-timeout --assume-complete --min-valid-fraction --config --no-leave-one-out --no-normalize --advantage-clip-low --advantage-clip-high --overlong-filtering --masked-reward-policy --format --color --jobs --quiet --verbose --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --policy)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --selector-python)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --selector-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --min-valid-fraction)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --no-leave-one-out)
+                    COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    return 0
+                    ;;
+                --no-normalize)
+                    COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    return 0
+                    ;;
+                --advantage-clip-low)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --advantage-clip-high)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --overlong-filtering)
+                    COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    return 0
+                    ;;
+                --masked-reward-policy)
+                    COMPREPLY=($(compgen -W "exclude include include_all" -- "${cur}"))
+                    return 0
+                    ;;
+                --format)
+                    COMPREPLY=($(compgen -W "human json jsonl csv" -- "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                --jobs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -j)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         forestctl__subcmd__doctor)
             opts="-j -q -v -h -V --selector-python --format --color --jobs --quiet --verbose --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -791,7 +871,7 @@ _forestctl() {
             return 0
             ;;
         forestctl__subcmd__help)
-            opts="ingest validate select ls show why build-rows cleanup-plan config doctor step audit-logprobs completions man generated help"
+            opts="ingest validate select ls show why diff build-rows cleanup-plan config doctor step audit-logprobs completions man generated help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -891,6 +971,20 @@ _forestctl() {
         forestctl__subcmd__help__subcmd__config__subcmd__show)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        forestctl__subcmd__help__subcmd__diff)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi

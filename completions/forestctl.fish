@@ -42,6 +42,7 @@ complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "select" -d 'Cho
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "ls" -d 'List rollouts with verdict, reward, advantage, and tokens'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "show" -d 'Show one rollout as a tree: calls, roots, branches, rows, and findings'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "why" -d 'Say why a rollout, a call, or a token trains or does not, by evidence and rule'
+complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "diff" -d 'Compare two policies on one archive, or two archives, rollout by rollout'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "build-rows" -d 'Turn selected calls into training rows, with masks, padding, and advantages'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "cleanup-plan" -d 'List staging keys that may be removed, and those that must stay'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "config" -d 'Check a NeMo-RL configuration for forest training, or show what it settles'
@@ -617,6 +618,35 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand why" -s q -l quiet -
 complete -c forestctl -n "__fish_forestctl_using_subcommand why" -s v -l verbose -d 'Log what is being done; twice for details'
 complete -c forestctl -n "__fish_forestctl_using_subcommand why" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c forestctl -n "__fish_forestctl_using_subcommand why" -s V -l version -d 'Print version'
+complete -c forestctl -n "__fish_forestctl_using_subcommand diff" -l policy -d 'Which captured calls train, as of select; given twice, once for each side' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand diff" -l selector-python -d 'Python interpreter of a module:function policy' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand diff" -l selector-timeout -d 'Seconds that a selector may take for one rollout' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand diff" -l min-valid-fraction -d 'Drop prompt groups of which a smaller share of rollouts has a verified layout' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand diff" -l config -d 'NeMo-RL YAML whose sections token_capture, policy, grpo, loss_fn and async_rl are read' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand diff" -l no-leave-one-out -d 'Keep the owner\'s own reward in its baseline' -r -f -a "true\t''
+false\t''"
+complete -c forestctl -n "__fish_forestctl_using_subcommand diff" -l no-normalize -d 'Do not divide by the standard deviation of the rewards' -r -f -a "true\t''
+false\t''"
+complete -c forestctl -n "__fish_forestctl_using_subcommand diff" -l advantage-clip-low -d 'Least advantage of an owner that trains' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand diff" -l advantage-clip-high -d 'Greatest advantage of an owner that trains' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand diff" -l overlong-filtering -d 'Mask rollouts of which a selected generation stopped at a length limit' -r -f -a "true\t''
+false\t''"
+complete -c forestctl -n "__fish_forestctl_using_subcommand diff" -l masked-reward-policy -d 'Whose rewards enter the baseline [default: exclude]' -r -f -a "exclude\t'Only owners that train'
+include\t'Also owners that a learner filter masks (overlong, sequence error)'
+include_all\t'Every slot of the group'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand diff" -l format -d 'How results are printed on stdout: human, json, jsonl, or csv' -r -f -a "human\t'For reading; not stable'
+json\t'One versioned JSON document'
+jsonl\t'One JSON object per item and line'
+csv\t'A table with a header line'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand diff" -l color -d 'When to colour: auto, always, or never; NO_COLOR is honoured' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand diff" -s j -l jobs -d 'Worker threads; 0 means one per core. Results are the same bytes for any number' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand diff" -l assume-complete -d 'Take sources that cannot tell whether calls were lost as complete'
+complete -c forestctl -n "__fish_forestctl_using_subcommand diff" -s q -l quiet -d 'Say only what is asked for; exit codes stay'
+complete -c forestctl -n "__fish_forestctl_using_subcommand diff" -s v -l verbose -d 'Log what is being done; twice for details'
+complete -c forestctl -n "__fish_forestctl_using_subcommand diff" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c forestctl -n "__fish_forestctl_using_subcommand diff" -s V -l version -d 'Print version'
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -s o -l output -d 'The rows directory to write' -r -F
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l config -d 'NeMo-RL YAML whose sections token_capture, policy, grpo, loss_fn and async_rl are read' -r -F
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l policy -d 'Which captured calls train [default: returned_history]' -r
@@ -876,21 +906,22 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand generated" -s q -l q
 complete -c forestctl -n "__fish_forestctl_using_subcommand generated" -s v -l verbose -d 'Log what is being done; twice for details'
 complete -c forestctl -n "__fish_forestctl_using_subcommand generated" -s h -l help -d 'Print help'
 complete -c forestctl -n "__fish_forestctl_using_subcommand generated" -s V -l version -d 'Print version'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "ingest" -d 'Read captures into an archive'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "validate" -d 'Prove an archive: digests, lengths, lineage, completeness'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "select" -d 'Choose the calls that train, with a verdict and reason for every rollout'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "ls" -d 'List rollouts with verdict, reward, advantage, and tokens'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "show" -d 'Show one rollout as a tree: calls, roots, branches, rows, and findings'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "why" -d 'Say why a rollout, a call, or a token trains or does not, by evidence and rule'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "build-rows" -d 'Turn selected calls into training rows, with masks, padding, and advantages'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "cleanup-plan" -d 'List staging keys that may be removed, and those that must stay'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "config" -d 'Check a NeMo-RL configuration for forest training, or show what it settles'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "doctor" -d 'Tell what is installed, what is missing, and the command that mends it'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "step" -d 'Run one GRPO optimizer step on rows'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "audit-logprobs" -d 'Compare log-probabilities: captured, under each call\'s own context, and in rows'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "completions" -d 'Print shell completions'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "man" -d 'Print a man page'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "generated" -d 'Write the generated files of the repository'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "ingest" -d 'Read captures into an archive'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "validate" -d 'Prove an archive: digests, lengths, lineage, completeness'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "select" -d 'Choose the calls that train, with a verdict and reason for every rollout'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "ls" -d 'List rollouts with verdict, reward, advantage, and tokens'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "show" -d 'Show one rollout as a tree: calls, roots, branches, rows, and findings'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "why" -d 'Say why a rollout, a call, or a token trains or does not, by evidence and rule'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "diff" -d 'Compare two policies on one archive, or two archives, rollout by rollout'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "build-rows" -d 'Turn selected calls into training rows, with masks, padding, and advantages'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "cleanup-plan" -d 'List staging keys that may be removed, and those that must stay'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "config" -d 'Check a NeMo-RL configuration for forest training, or show what it settles'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "doctor" -d 'Tell what is installed, what is missing, and the command that mends it'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "step" -d 'Run one GRPO optimizer step on rows'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "audit-logprobs" -d 'Compare log-probabilities: captured, under each call\'s own context, and in rows'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "completions" -d 'Print shell completions'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "man" -d 'Print a man page'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "generated" -d 'Write the generated files of the repository'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c forestctl -n "__fish_forestctl_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "check" -d 'Report everything that keeps a file from forest training'
 complete -c forestctl -n "__fish_forestctl_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "show" -d 'Print every setting of build-rows, and where its value comes from'

@@ -261,6 +261,42 @@ never\:"Never"))' \
 ':target -- A rollout, a call, or ROLLOUT\:TOKEN, ROW\:TOKEN, CALL\:TOKEN; ids may be cut short:_default' \
 && ret=0
 ;;
+(diff)
+_arguments "${_arguments_options[@]}" : \
+'*--policy=[Which captured calls train, as of select; given twice, once for each side]:POLICY:_default' \
+'--selector-python=[Python interpreter of a module\:function policy]:PYTHON:_files' \
+'--selector-timeout=[Seconds that a selector may take for one rollout]:SECONDS:_default' \
+'--min-valid-fraction=[Drop prompt groups of which a smaller share of rollouts has a verified layout]:FRACTION:_default' \
+'--config=[NeMo-RL YAML whose sections token_capture, policy, grpo, loss_fn and async_rl are read]:YAML:_files' \
+'--no-leave-one-out=[Keep the owner'\''s own reward in its baseline]::BOOL:(true false)' \
+'--no-normalize=[Do not divide by the standard deviation of the rewards]::BOOL:(true false)' \
+'--advantage-clip-low=[Least advantage of an owner that trains]:A:_default' \
+'--advantage-clip-high=[Greatest advantage of an owner that trains]:A:_default' \
+'--overlong-filtering=[Mask rollouts of which a selected generation stopped at a length limit]::BOOL:(true false)' \
+'--masked-reward-policy=[Whose rewards enter the baseline \[default\: exclude\]]:POLICY:((exclude\:"Only owners that train"
+include\:"Also owners that a learner filter masks (overlong, sequence error)"
+include_all\:"Every slot of the group"))' \
+'--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
+json\:"One versioned JSON document"
+jsonl\:"One JSON object per item and line"
+csv\:"A table with a header line"))' \
+'--color=[When to colour\: auto, always, or never; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+always\:"Always"
+never\:"Never"))' \
+'-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--jobs=[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--assume-complete[Take sources that cannot tell whether calls were lost as complete]' \
+'(-v --verbose)-q[Say only what is asked for; exit codes stay]' \
+'(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
+'*-v[Log what is being done; twice for details]' \
+'*--verbose[Log what is being done; twice for details]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'-V[Print version]' \
+'--version[Print version]' \
+'*::archives -- The archive; two of them to compare archives:_files' \
+&& ret=0
+;;
 (build-rows)
 _arguments "${_arguments_options[@]}" : \
 '-o+[The rows directory to write]:ROWS:_files' \
@@ -692,6 +728,10 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
+(diff)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
 (build-rows)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
@@ -770,6 +810,7 @@ _forestctl_commands() {
 'ls:List rollouts with verdict, reward, advantage, and tokens' \
 'show:Show one rollout as a tree\: calls, roots, branches, rows, and findings' \
 'why:Say why a rollout, a call, or a token trains or does not, by evidence and rule' \
+'diff:Compare two policies on one archive, or two archives, rollout by rollout' \
 'build-rows:Turn selected calls into training rows, with masks, padding, and advantages' \
 'cleanup-plan:List staging keys that may be removed, and those that must stay' \
 'config:Check a NeMo-RL configuration for forest training, or show what it settles' \
@@ -846,6 +887,11 @@ _forestctl__subcmd__config__subcmd__show_commands() {
     local commands; commands=()
     _describe -t commands 'forestctl config show commands' commands "$@"
 }
+(( $+functions[_forestctl__subcmd__diff_commands] )) ||
+_forestctl__subcmd__diff_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl diff commands' commands "$@"
+}
 (( $+functions[_forestctl__subcmd__doctor_commands] )) ||
 _forestctl__subcmd__doctor_commands() {
     local commands; commands=()
@@ -865,6 +911,7 @@ _forestctl__subcmd__help_commands() {
 'ls:List rollouts with verdict, reward, advantage, and tokens' \
 'show:Show one rollout as a tree\: calls, roots, branches, rows, and findings' \
 'why:Say why a rollout, a call, or a token trains or does not, by evidence and rule' \
+'diff:Compare two policies on one archive, or two archives, rollout by rollout' \
 'build-rows:Turn selected calls into training rows, with masks, padding, and advantages' \
 'cleanup-plan:List staging keys that may be removed, and those that must stay' \
 'config:Check a NeMo-RL configuration for forest training, or show what it settles' \
@@ -915,6 +962,11 @@ _forestctl__subcmd__help__subcmd__config__subcmd__check_commands() {
 _forestctl__subcmd__help__subcmd__config__subcmd__show_commands() {
     local commands; commands=()
     _describe -t commands 'forestctl help config show commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__help__subcmd__diff_commands] )) ||
+_forestctl__subcmd__help__subcmd__diff_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl help diff commands' commands "$@"
 }
 (( $+functions[_forestctl__subcmd__help__subcmd__doctor_commands] )) ||
 _forestctl__subcmd__help__subcmd__doctor_commands() {

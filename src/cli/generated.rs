@@ -59,6 +59,7 @@ fn schemas() -> Vec<(String, String)> {
         ("ls", super::ls::schema()),
         ("show", super::show::schema()),
         ("why", super::why::schema()),
+        ("diff", super::diff::schema()),
         ("build-rows", super::build_rows::schema()),
         ("cleanup-plan", super::cleanup_plan::schema()),
         ("config-check", super::config::check_schema()),

@@ -1,4 +1,4 @@
-//! What `ls`, `show` and `why` have in common: rollouts as training sees them, and the ids
+//! What `ls`, `show`, `why` and `diff` have in common: rollouts as training sees them, and the ids
 //! by which people name them.
 
 use std::collections::BTreeMap;

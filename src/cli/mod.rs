@@ -19,6 +19,7 @@ pub mod build_rows;
 pub mod cleanup_plan;
 pub mod completions;
 pub mod config;
+pub mod diff;
 pub mod doctor;
 pub mod generated;
 pub mod ingest;
@@ -49,7 +50,8 @@ use ui::{ColorChoice, Format, Tone, Ui};
 pub enum Exit {
     /// Done, nothing to complain of (also when the reader of our output goes away).
     Fine = 0,
-    /// Findings at or above the threshold, or input that had to be quarantined.
+    /// Findings at or above the threshold, input that had to be quarantined, or, of `diff`,
+    /// rollouts that differ.
     Findings = 1,
     /// Usage, I/O, a corrupt file, or a missing component.
     Failed = 2,
@@ -119,6 +121,7 @@ enum Command {
     Ls(ls::LsArgs),
     Show(show::ShowArgs),
     Why(why::WhyArgs),
+    Diff(diff::DiffArgs),
     BuildRows(build_rows::BuildRowsArgs),
     CleanupPlan(cleanup_plan::CleanupPlanArgs),
     Config(config::ConfigArgs),
@@ -182,6 +185,7 @@ impl Command {
             Command::Validate(_)
                 | Command::Select(_)
                 | Command::Ls(_)
+                | Command::Diff(_)
                 | Command::BuildRows(_)
                 | Command::CleanupPlan(_)
         )
@@ -195,6 +199,7 @@ impl Command {
             Command::Ls(args) => args.run(ui),
             Command::Show(args) => args.run(ui),
             Command::Why(args) => args.run(ui),
+            Command::Diff(args) => args.run(ui),
             Command::BuildRows(args) => args.run(ui),
             Command::CleanupPlan(args) => args.run(ui),
             Command::Config(args) => args.run(ui),

@@ -1,10 +1,11 @@
-//! What people read: `ls`, `show` and `why`, on a terminal and in a pipe.
+//! What people read: `ls`, `show`, `why`, `diff`, on a terminal and in a pipe.
 
+mod diff;
 mod ls;
 mod show;
 mod why;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use forestctl::archive::{self, Group, Ingested, Rollout, SourceKind};
@@ -58,6 +59,10 @@ impl Place {
     pub fn add(&self, name: &str, groups: Vec<Group>) {
         let read = Ingested { groups, ..Ingested::default() };
         archive::write(&self.0.path().join(name), false, &read).unwrap();
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
     }
 
     fn command(&self, program: &str) -> Command {
