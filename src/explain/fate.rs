@@ -203,6 +203,12 @@ impl<'a> Evidence<'a> {
                 };
                 (what.to_owned(), Some(69))
             }
+            (PolicyChoice::BuiltIn(PolicyName::AllCaptured), true) if call.mark == Mark::Failed => {
+                (
+                    "it did not end well, and stays: calls continue it, or it was scored".into(),
+                    Some(76),
+                )
+            }
             (PolicyChoice::BuiltIn(PolicyName::AllCaptured), true) => {
                 ("the ledger commits to it, which is all that all_captured asks".into(), Some(73))
             }

@@ -74,7 +74,11 @@ fn what_people_read() {
 fn ids_may_be_cut_short() {
     let call = |id: &str| builders::call(id, None, &[1], &[(2, -0.5)]);
     let rollout = |slot| builders::rollout("p", slot, 12, vec![call(&format!("c{slot}"))]);
-    let place = Place::of(vec![builders::group("p", (0..12).map(rollout).collect())]);
+    let other = builders::rollout("q", 0, 1, vec![call("q")]);
+    let place = Place::of(vec![
+        builders::group("p", (0..12).map(rollout).collect()),
+        builders::group("q", vec![other]),
+    ]);
     let named = |text: &str| -> Option<String> {
         let output = place.run(&["show", "run.forest", text, "--format", "json"]);
         let document: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -82,11 +86,10 @@ fn ids_may_be_cut_short() {
     };
     assert_eq!(named("p_g1").as_deref(), Some("p_g1"));
     assert_eq!(named("p_g11").as_deref(), Some("p_g11"));
-    let place = Place::closed_loop();
-    let output = place.run(&["show", "run.forest", "p03_g", "--format", "json"]);
-    assert_eq!(output.status.code(), Some(2));
-    let only = place.json(&["ls", "run.forest", "--group", "p03"]);
-    assert_eq!(only["rollouts"].as_array().unwrap().len(), 4);
+    assert_eq!(named("q").as_deref(), Some("q_g0"));
+    assert_eq!(named("p"), None);
+    assert_eq!(place.run(&["show", "run.forest", "p"]).status.code(), Some(2));
+    assert_eq!(place.run(&["show", "run.forest", "_g0"]).status.code(), Some(4));
 }
 
 #[test]

@@ -219,20 +219,25 @@ fn loss_of_every_token_of_every_row_is_the_oracles_mask() {
     }
 }
 
-/// Under all_captured a bad leaf is left out by the rule for how it ended (rules 74, 75).
+/// Under all_captured a bad leaf is left out by the rule for how it ended (rules 74, 75), and a call
+/// that others continue stays (rule 76).
 #[test]
-fn what_all_captured_leaves_out_says_by_which_rule() {
+fn what_all_captured_leaves_out_or_keeps_says_by_which_rule() {
     let root = call("root", None, &[1], &[2]);
     let failed = call("failed", Some(&root), &[3], &[4]);
     let filtered = call("filtered", Some(&root), &[5], &[6]);
-    let mut rollout = builders::rollout("p", 0, 1, vec![root, failed, filtered]);
+    let kept = call("kept", Some(&root), &[7], &[8]);
+    let next = call("next", Some(&kept), &[9], &[10]);
+    let calls = vec![root, failed, filtered, kept, next];
+    let mut rollout = builders::rollout("p", 0, 1, calls);
+    rollout.ledger.committed[3].completion = builders::ending(Some("failed"), None);
     rollout.ledger.committed[1].completion = builders::ending(Some("failed"), None);
     rollout.ledger.committed[2].completion =
         builders::ending(Some("incomplete"), Some("content_filter"));
     let place = Place::of(vec![builders::group("p", vec![stored(rollout)])]);
     let document = place.json(&["why", "run.forest", "p_g0", "--policy", "all_captured"]);
-    let rules: Vec<_> = (0..3).map(|at| document["calls"][at]["rule"].clone()).collect();
-    assert_eq!(rules, [json!(73), json!(74), json!(75)]);
+    let rules: Vec<_> = (0..5).map(|at| document["calls"][at]["rule"].clone()).collect();
+    assert_eq!(rules, [73, 74, 75, 76, 73].map(|rule| json!(rule)));
     assert_eq!(document["calls"][1]["selected"], false);
 }
 
