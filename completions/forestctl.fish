@@ -39,6 +39,10 @@ complete -c forestctl -n "__fish_forestctl_needs_command" -s V -l version -d 'Pr
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "ingest" -d 'Read captures into an archive'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "validate" -d 'Prove an archive: digests, lengths, lineage, completeness'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "select" -d 'Choose the calls that train, with a verdict and reason for every rollout'
+complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "ls" -d 'List rollouts with verdict, reward, advantage, and tokens'
+complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "show" -d 'Show one rollout as a tree: calls, roots, branches, rows, and findings'
+complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "why" -d 'Say why a rollout, a call, or a token trains or does not, by evidence and rule'
+complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "diff" -d 'Compare two policies on one archive, or two archives, rollout by rollout'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "build-rows" -d 'Turn selected calls into training rows, with masks, padding, and advantages'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "du" -d 'How often rows repeat their tokens, and what a step gains by computing each prefix once'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "cleanup-plan" -d 'List staging keys that may be removed, and those that must stay'
@@ -509,6 +513,141 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand select" -s q -l quie
 complete -c forestctl -n "__fish_forestctl_using_subcommand select" -s v -l verbose -d 'Log what is being done; twice for details'
 complete -c forestctl -n "__fish_forestctl_using_subcommand select" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c forestctl -n "__fish_forestctl_using_subcommand select" -s V -l version -d 'Print version'
+complete -c forestctl -n "__fish_forestctl_using_subcommand ls" -l group -d 'Only this prompt group; may be given several times' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand ls" -l verdict -d 'Only these: valid, masked, or dropped with their group' -r -f -a "valid\t'Its rows carry loss'
+masked\t'Kept, without loss'
+dropped\t'Left out with its whole prompt group'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand ls" -l reason -d 'Only those that carry no loss for this reason, among others; docs/codes.md lists them' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand ls" -l finding -d 'Only those with a finding of this code, whether it masks or not' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand ls" -l min-reward -d 'Only those with at least this reward' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand ls" -l max-reward -d 'Only those with at most this reward' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand ls" -l source -d 'Only this form of capture: staged, gym_store, or inline_rollouts' -r -f -a "staged\t'Staged records with receipts (schema 2 or 3)'
+gym_store\t'Gym\'s file store of `TokenEntry` lines'
+inline_rollouts\t'Gym rollouts JSONL with inline token arrays'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand ls" -l sort -d 'Sort by id, reward, tokens, calls, or rows; numbers from the largest down' -r -f -a "id\t'Group, then slot'
+reward\t'Reward, the highest first; rollouts without one last'
+tokens\t'Captured tokens, most first'
+calls\t'Captured calls, most first'
+rows\t'Physical rows, most first'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand ls" -l config -d 'NeMo-RL YAML whose sections token_capture, policy, grpo, loss_fn and async_rl are read' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand ls" -l policy -d 'Which captured calls train [default: returned_history]' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand ls" -l selector-python -d 'Python interpreter of a module:function policy' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand ls" -l selector-timeout -d 'Seconds that a selector may take for one rollout' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand ls" -l min-valid-fraction -d 'Drop prompt groups of which a smaller share of rollouts has a verified layout' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand ls" -l no-leave-one-out -d 'Keep the owner\'s own reward in its baseline' -r -f -a "true\t''
+false\t''"
+complete -c forestctl -n "__fish_forestctl_using_subcommand ls" -l no-normalize -d 'Do not divide by the standard deviation of the rewards' -r -f -a "true\t''
+false\t''"
+complete -c forestctl -n "__fish_forestctl_using_subcommand ls" -l advantage-clip-low -d 'Least advantage of an owner that trains' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand ls" -l advantage-clip-high -d 'Greatest advantage of an owner that trains' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand ls" -l overlong-filtering -d 'Mask rollouts of which a selected generation stopped at a length limit' -r -f -a "true\t''
+false\t''"
+complete -c forestctl -n "__fish_forestctl_using_subcommand ls" -l masked-reward-policy -d 'Whose rewards enter the baseline [default: exclude]' -r -f -a "exclude\t'Only owners that train'
+include\t'Also owners that a learner filter masks (overlong, sequence error)'
+include_all\t'Every slot of the group'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand ls" -l format -d 'How results are printed on stdout: human, json, jsonl, or csv' -r -f -a "human\t'For reading; not stable'
+json\t'One versioned JSON document'
+jsonl\t'One JSON object per item and line'
+csv\t'A table with a header line'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand ls" -l color -d 'When to colour: auto, always, or never; NO_COLOR is honoured' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand ls" -s j -l jobs -d 'Worker threads; 0 means one per core. Results are the same bytes for any number' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand ls" -l reverse -d 'Turn the order around'
+complete -c forestctl -n "__fish_forestctl_using_subcommand ls" -l assume-complete -d 'Take sources that cannot tell whether calls were lost as complete'
+complete -c forestctl -n "__fish_forestctl_using_subcommand ls" -s q -l quiet -d 'Say only what is asked for; exit codes stay'
+complete -c forestctl -n "__fish_forestctl_using_subcommand ls" -s v -l verbose -d 'Log what is being done; twice for details'
+complete -c forestctl -n "__fish_forestctl_using_subcommand ls" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c forestctl -n "__fish_forestctl_using_subcommand ls" -s V -l version -d 'Print version'
+complete -c forestctl -n "__fish_forestctl_using_subcommand show" -l tokenizer -d 'tokenizer.json of the model: shows text beside token ids' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand show" -l config -d 'NeMo-RL YAML whose sections token_capture, policy, grpo, loss_fn and async_rl are read' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand show" -l policy -d 'Which captured calls train [default: returned_history]' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand show" -l selector-python -d 'Python interpreter of a module:function policy' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand show" -l selector-timeout -d 'Seconds that a selector may take for one rollout' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand show" -l min-valid-fraction -d 'Drop prompt groups of which a smaller share of rollouts has a verified layout' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand show" -l no-leave-one-out -d 'Keep the owner\'s own reward in its baseline' -r -f -a "true\t''
+false\t''"
+complete -c forestctl -n "__fish_forestctl_using_subcommand show" -l no-normalize -d 'Do not divide by the standard deviation of the rewards' -r -f -a "true\t''
+false\t''"
+complete -c forestctl -n "__fish_forestctl_using_subcommand show" -l advantage-clip-low -d 'Least advantage of an owner that trains' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand show" -l advantage-clip-high -d 'Greatest advantage of an owner that trains' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand show" -l overlong-filtering -d 'Mask rollouts of which a selected generation stopped at a length limit' -r -f -a "true\t''
+false\t''"
+complete -c forestctl -n "__fish_forestctl_using_subcommand show" -l masked-reward-policy -d 'Whose rewards enter the baseline [default: exclude]' -r -f -a "exclude\t'Only owners that train'
+include\t'Also owners that a learner filter masks (overlong, sequence error)'
+include_all\t'Every slot of the group'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand show" -l format -d 'How results are printed on stdout: human, json, jsonl, or csv' -r -f -a "human\t'For reading; not stable'
+json\t'One versioned JSON document'
+jsonl\t'One JSON object per item and line'
+csv\t'A table with a header line'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand show" -l color -d 'When to colour: auto, always, or never; NO_COLOR is honoured' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand show" -s j -l jobs -d 'Worker threads; 0 means one per core. Results are the same bytes for any number' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand show" -l assume-complete -d 'Take sources that cannot tell whether calls were lost as complete'
+complete -c forestctl -n "__fish_forestctl_using_subcommand show" -s q -l quiet -d 'Say only what is asked for; exit codes stay'
+complete -c forestctl -n "__fish_forestctl_using_subcommand show" -s v -l verbose -d 'Log what is being done; twice for details'
+complete -c forestctl -n "__fish_forestctl_using_subcommand show" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c forestctl -n "__fish_forestctl_using_subcommand show" -s V -l version -d 'Print version'
+complete -c forestctl -n "__fish_forestctl_using_subcommand why" -l tokenizer -d 'tokenizer.json of the model: shows text beside token ids' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand why" -l config -d 'NeMo-RL YAML whose sections token_capture, policy, grpo, loss_fn and async_rl are read' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand why" -l policy -d 'Which captured calls train [default: returned_history]' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand why" -l selector-python -d 'Python interpreter of a module:function policy' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand why" -l selector-timeout -d 'Seconds that a selector may take for one rollout' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand why" -l min-valid-fraction -d 'Drop prompt groups of which a smaller share of rollouts has a verified layout' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand why" -l no-leave-one-out -d 'Keep the owner\'s own reward in its baseline' -r -f -a "true\t''
+false\t''"
+complete -c forestctl -n "__fish_forestctl_using_subcommand why" -l no-normalize -d 'Do not divide by the standard deviation of the rewards' -r -f -a "true\t''
+false\t''"
+complete -c forestctl -n "__fish_forestctl_using_subcommand why" -l advantage-clip-low -d 'Least advantage of an owner that trains' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand why" -l advantage-clip-high -d 'Greatest advantage of an owner that trains' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand why" -l overlong-filtering -d 'Mask rollouts of which a selected generation stopped at a length limit' -r -f -a "true\t''
+false\t''"
+complete -c forestctl -n "__fish_forestctl_using_subcommand why" -l masked-reward-policy -d 'Whose rewards enter the baseline [default: exclude]' -r -f -a "exclude\t'Only owners that train'
+include\t'Also owners that a learner filter masks (overlong, sequence error)'
+include_all\t'Every slot of the group'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand why" -l format -d 'How results are printed on stdout: human, json, jsonl, or csv' -r -f -a "human\t'For reading; not stable'
+json\t'One versioned JSON document'
+jsonl\t'One JSON object per item and line'
+csv\t'A table with a header line'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand why" -l color -d 'When to colour: auto, always, or never; NO_COLOR is honoured' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand why" -s j -l jobs -d 'Worker threads; 0 means one per core. Results are the same bytes for any number' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand why" -l assume-complete -d 'Take sources that cannot tell whether calls were lost as complete'
+complete -c forestctl -n "__fish_forestctl_using_subcommand why" -s q -l quiet -d 'Say only what is asked for; exit codes stay'
+complete -c forestctl -n "__fish_forestctl_using_subcommand why" -s v -l verbose -d 'Log what is being done; twice for details'
+complete -c forestctl -n "__fish_forestctl_using_subcommand why" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c forestctl -n "__fish_forestctl_using_subcommand why" -s V -l version -d 'Print version'
+complete -c forestctl -n "__fish_forestctl_using_subcommand diff" -l policy -d 'Which captured calls train, as of select; given twice, once for each side' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand diff" -l selector-python -d 'Python interpreter of a module:function policy' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand diff" -l selector-timeout -d 'Seconds that a selector may take for one rollout' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand diff" -l min-valid-fraction -d 'Drop prompt groups of which a smaller share of rollouts has a verified layout' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand diff" -l config -d 'NeMo-RL YAML whose sections token_capture, policy, grpo, loss_fn and async_rl are read' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand diff" -l no-leave-one-out -d 'Keep the owner\'s own reward in its baseline' -r -f -a "true\t''
+false\t''"
+complete -c forestctl -n "__fish_forestctl_using_subcommand diff" -l no-normalize -d 'Do not divide by the standard deviation of the rewards' -r -f -a "true\t''
+false\t''"
+complete -c forestctl -n "__fish_forestctl_using_subcommand diff" -l advantage-clip-low -d 'Least advantage of an owner that trains' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand diff" -l advantage-clip-high -d 'Greatest advantage of an owner that trains' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand diff" -l overlong-filtering -d 'Mask rollouts of which a selected generation stopped at a length limit' -r -f -a "true\t''
+false\t''"
+complete -c forestctl -n "__fish_forestctl_using_subcommand diff" -l masked-reward-policy -d 'Whose rewards enter the baseline [default: exclude]' -r -f -a "exclude\t'Only owners that train'
+include\t'Also owners that a learner filter masks (overlong, sequence error)'
+include_all\t'Every slot of the group'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand diff" -l format -d 'How results are printed on stdout: human, json, jsonl, or csv' -r -f -a "human\t'For reading; not stable'
+json\t'One versioned JSON document'
+jsonl\t'One JSON object per item and line'
+csv\t'A table with a header line'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand diff" -l color -d 'When to colour: auto, always, or never; NO_COLOR is honoured' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand diff" -s j -l jobs -d 'Worker threads; 0 means one per core. Results are the same bytes for any number' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand diff" -l assume-complete -d 'Take sources that cannot tell whether calls were lost as complete'
+complete -c forestctl -n "__fish_forestctl_using_subcommand diff" -s q -l quiet -d 'Say only what is asked for; exit codes stay'
+complete -c forestctl -n "__fish_forestctl_using_subcommand diff" -s v -l verbose -d 'Log what is being done; twice for details'
+complete -c forestctl -n "__fish_forestctl_using_subcommand diff" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c forestctl -n "__fish_forestctl_using_subcommand diff" -s V -l version -d 'Print version'
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -s o -l output -d 'The rows directory to write' -r -F
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l config -d 'NeMo-RL YAML whose sections token_capture, policy, grpo, loss_fn and async_rl are read' -r -F
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l policy -d 'Which captured calls train [default: returned_history]' -r
@@ -541,10 +680,10 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l advan
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l advantage-clip-high -d 'Greatest advantage of an owner that trains' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l overlong-filtering -d 'Mask rollouts of which a selected generation stopped at a length limit' -r -f -a "true\t''
 false\t''"
-complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l seq-logprob-error-threshold -d 'Mask rollouts whose pooled error of captured log-probabilities exceeds this; needs --prev-logprobs' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l masked-reward-policy -d 'Whose rewards enter the baseline [default: exclude]' -r -f -a "exclude\t'Only owners that train'
 include\t'Also owners that a learner filter masks (overlong, sequence error)'
 include_all\t'Every slot of the group'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l seq-logprob-error-threshold -d 'Mask rollouts whose pooled error of captured log-probabilities exceeds this; needs --prev-logprobs' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l shard -d 'Write one of several shards, as 2/4: whole prompt groups, about as many tokens in each' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l prev-logprobs -d 'Log-probabilities under the previous policy, as `step --dump-logprobs` writes them' -r -F
 complete -c forestctl -n "__fish_forestctl_using_subcommand build-rows" -l gradient-weights -d 'Write each rollout\'s share of the gradient, by token, row, and rollout means, as CSV' -r -F
@@ -658,10 +797,10 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_s
 complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -l advantage-clip-high -d 'Greatest advantage of an owner that trains' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -l overlong-filtering -d 'Mask rollouts of which a selected generation stopped at a length limit' -r -f -a "true\t''
 false\t''"
-complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -l seq-logprob-error-threshold -d 'Mask rollouts whose pooled error of captured log-probabilities exceeds this; needs --prev-logprobs' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -l masked-reward-policy -d 'Whose rewards enter the baseline [default: exclude]' -r -f -a "exclude\t'Only owners that train'
 include\t'Also owners that a learner filter masks (overlong, sequence error)'
 include_all\t'Every slot of the group'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -l seq-logprob-error-threshold -d 'Mask rollouts whose pooled error of captured log-probabilities exceeds this; needs --prev-logprobs' -r
 complete -c forestctl -n "__fish_forestctl_using_subcommand config; and __fish_seen_subcommand_from show" -l format -d 'How results are printed on stdout: human, json, jsonl, or csv' -r -f -a "human\t'For reading; not stable'
 json\t'One versioned JSON document'
 jsonl\t'One JSON object per item and line'
@@ -805,19 +944,23 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand generated" -s q -l q
 complete -c forestctl -n "__fish_forestctl_using_subcommand generated" -s v -l verbose -d 'Log what is being done; twice for details'
 complete -c forestctl -n "__fish_forestctl_using_subcommand generated" -s h -l help -d 'Print help'
 complete -c forestctl -n "__fish_forestctl_using_subcommand generated" -s V -l version -d 'Print version'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "ingest" -d 'Read captures into an archive'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "validate" -d 'Prove an archive: digests, lengths, lineage, completeness'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "select" -d 'Choose the calls that train, with a verdict and reason for every rollout'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "build-rows" -d 'Turn selected calls into training rows, with masks, padding, and advantages'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "du" -d 'How often rows repeat their tokens, and what a step gains by computing each prefix once'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "cleanup-plan" -d 'List staging keys that may be removed, and those that must stay'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "config" -d 'Check a NeMo-RL configuration for forest training, or show what it settles'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "doctor" -d 'Tell what is installed, what is missing, and the command that mends it'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "step" -d 'Run GRPO optimizer steps on rows'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "audit-logprobs" -d 'Compare log-probabilities: captured, under each call\'s own context, and in rows'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "completions" -d 'Print shell completions'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "man" -d 'Print a man page'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "generated" -d 'Write the generated files of the repository'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "ingest" -d 'Read captures into an archive'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "validate" -d 'Prove an archive: digests, lengths, lineage, completeness'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "select" -d 'Choose the calls that train, with a verdict and reason for every rollout'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "ls" -d 'List rollouts with verdict, reward, advantage, and tokens'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "show" -d 'Show one rollout as a tree: calls, roots, branches, rows, and findings'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "why" -d 'Say why a rollout, a call, or a token trains or does not, by evidence and rule'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "diff" -d 'Compare two policies on one archive, or two archives, rollout by rollout'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "build-rows" -d 'Turn selected calls into training rows, with masks, padding, and advantages'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "du" -d 'How often rows repeat their tokens, and what a step gains by computing each prefix once'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "cleanup-plan" -d 'List staging keys that may be removed, and those that must stay'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "config" -d 'Check a NeMo-RL configuration for forest training, or show what it settles'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "doctor" -d 'Tell what is installed, what is missing, and the command that mends it'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "step" -d 'Run GRPO optimizer steps on rows'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "audit-logprobs" -d 'Compare log-probabilities: captured, under each call\'s own context, and in rows'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "completions" -d 'Print shell completions'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "man" -d 'Print a man page'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "generated" -d 'Write the generated files of the repository'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c forestctl -n "__fish_forestctl_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "check" -d 'Report everything that keeps a file from forest training'
 complete -c forestctl -n "__fish_forestctl_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "show" -d 'Print every setting of build-rows, and where its value comes from'

@@ -132,6 +132,171 @@ never\:"Never"))' \
 ':archive -- The archive:_files' \
 && ret=0
 ;;
+(ls)
+_arguments "${_arguments_options[@]}" : \
+'*--group=[Only this prompt group; may be given several times]:GROUP:_default' \
+'--verdict=[Only these\: valid, masked, or dropped with their group]:VERDICT:((valid\:"Its rows carry loss"
+masked\:"Kept, without loss"
+dropped\:"Left out with its whole prompt group"))' \
+'--reason=[Only those that carry no loss for this reason, among others; docs/codes.md lists them]:CODE:_default' \
+'--finding=[Only those with a finding of this code, whether it masks or not]:CODE:_default' \
+'--min-reward=[Only those with at least this reward]:X:_default' \
+'--max-reward=[Only those with at most this reward]:X:_default' \
+'--source=[Only this form of capture\: staged, gym_store, or inline_rollouts]:FORM:((staged\:"Staged records with receipts (schema 2 or 3)"
+gym_store\:"Gym'\''s file store of \`TokenEntry\` lines"
+inline_rollouts\:"Gym rollouts JSONL with inline token arrays"))' \
+'--sort=[Sort by id, reward, tokens, calls, or rows; numbers from the largest down]:KEY:((id\:"Group, then slot"
+reward\:"Reward, the highest first; rollouts without one last"
+tokens\:"Captured tokens, most first"
+calls\:"Captured calls, most first"
+rows\:"Physical rows, most first"))' \
+'--config=[NeMo-RL YAML whose sections token_capture, policy, grpo, loss_fn and async_rl are read]:YAML:_files' \
+'--policy=[Which captured calls train \[default\: returned_history\]]:POLICY:_default' \
+'--selector-python=[Python interpreter of a module\:function policy]:PYTHON:_files' \
+'--selector-timeout=[Seconds that a selector may take for one rollout]:SECONDS:_default' \
+'--min-valid-fraction=[Drop prompt groups of which a smaller share of rollouts has a verified layout]:FRACTION:_default' \
+'--no-leave-one-out=[Keep the owner'\''s own reward in its baseline]::BOOL:(true false)' \
+'--no-normalize=[Do not divide by the standard deviation of the rewards]::BOOL:(true false)' \
+'--advantage-clip-low=[Least advantage of an owner that trains]:A:_default' \
+'--advantage-clip-high=[Greatest advantage of an owner that trains]:A:_default' \
+'--overlong-filtering=[Mask rollouts of which a selected generation stopped at a length limit]::BOOL:(true false)' \
+'--masked-reward-policy=[Whose rewards enter the baseline \[default\: exclude\]]:POLICY:((exclude\:"Only owners that train"
+include\:"Also owners that a learner filter masks (overlong, sequence error)"
+include_all\:"Every slot of the group"))' \
+'--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
+json\:"One versioned JSON document"
+jsonl\:"One JSON object per item and line"
+csv\:"A table with a header line"))' \
+'--color=[When to colour\: auto, always, or never; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+always\:"Always"
+never\:"Never"))' \
+'-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--jobs=[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--reverse[Turn the order around]' \
+'--assume-complete[Take sources that cannot tell whether calls were lost as complete]' \
+'(-v --verbose)-q[Say only what is asked for; exit codes stay]' \
+'(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
+'*-v[Log what is being done; twice for details]' \
+'*--verbose[Log what is being done; twice for details]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'-V[Print version]' \
+'--version[Print version]' \
+':archive -- The archive:_files' \
+&& ret=0
+;;
+(show)
+_arguments "${_arguments_options[@]}" : \
+'--tokenizer=[tokenizer.json of the model\: shows text beside token ids]:FILE:_files' \
+'--config=[NeMo-RL YAML whose sections token_capture, policy, grpo, loss_fn and async_rl are read]:YAML:_files' \
+'--policy=[Which captured calls train \[default\: returned_history\]]:POLICY:_default' \
+'--selector-python=[Python interpreter of a module\:function policy]:PYTHON:_files' \
+'--selector-timeout=[Seconds that a selector may take for one rollout]:SECONDS:_default' \
+'--min-valid-fraction=[Drop prompt groups of which a smaller share of rollouts has a verified layout]:FRACTION:_default' \
+'--no-leave-one-out=[Keep the owner'\''s own reward in its baseline]::BOOL:(true false)' \
+'--no-normalize=[Do not divide by the standard deviation of the rewards]::BOOL:(true false)' \
+'--advantage-clip-low=[Least advantage of an owner that trains]:A:_default' \
+'--advantage-clip-high=[Greatest advantage of an owner that trains]:A:_default' \
+'--overlong-filtering=[Mask rollouts of which a selected generation stopped at a length limit]::BOOL:(true false)' \
+'--masked-reward-policy=[Whose rewards enter the baseline \[default\: exclude\]]:POLICY:((exclude\:"Only owners that train"
+include\:"Also owners that a learner filter masks (overlong, sequence error)"
+include_all\:"Every slot of the group"))' \
+'--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
+json\:"One versioned JSON document"
+jsonl\:"One JSON object per item and line"
+csv\:"A table with a header line"))' \
+'--color=[When to colour\: auto, always, or never; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+always\:"Always"
+never\:"Never"))' \
+'-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--jobs=[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--assume-complete[Take sources that cannot tell whether calls were lost as complete]' \
+'(-v --verbose)-q[Say only what is asked for; exit codes stay]' \
+'(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
+'*-v[Log what is being done; twice for details]' \
+'*--verbose[Log what is being done; twice for details]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'-V[Print version]' \
+'--version[Print version]' \
+':archive -- The archive:_files' \
+':rollout -- Id of the rollout, or how it begins:_default' \
+&& ret=0
+;;
+(why)
+_arguments "${_arguments_options[@]}" : \
+'--tokenizer=[tokenizer.json of the model\: shows text beside token ids]:FILE:_files' \
+'--config=[NeMo-RL YAML whose sections token_capture, policy, grpo, loss_fn and async_rl are read]:YAML:_files' \
+'--policy=[Which captured calls train \[default\: returned_history\]]:POLICY:_default' \
+'--selector-python=[Python interpreter of a module\:function policy]:PYTHON:_files' \
+'--selector-timeout=[Seconds that a selector may take for one rollout]:SECONDS:_default' \
+'--min-valid-fraction=[Drop prompt groups of which a smaller share of rollouts has a verified layout]:FRACTION:_default' \
+'--no-leave-one-out=[Keep the owner'\''s own reward in its baseline]::BOOL:(true false)' \
+'--no-normalize=[Do not divide by the standard deviation of the rewards]::BOOL:(true false)' \
+'--advantage-clip-low=[Least advantage of an owner that trains]:A:_default' \
+'--advantage-clip-high=[Greatest advantage of an owner that trains]:A:_default' \
+'--overlong-filtering=[Mask rollouts of which a selected generation stopped at a length limit]::BOOL:(true false)' \
+'--masked-reward-policy=[Whose rewards enter the baseline \[default\: exclude\]]:POLICY:((exclude\:"Only owners that train"
+include\:"Also owners that a learner filter masks (overlong, sequence error)"
+include_all\:"Every slot of the group"))' \
+'--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
+json\:"One versioned JSON document"
+jsonl\:"One JSON object per item and line"
+csv\:"A table with a header line"))' \
+'--color=[When to colour\: auto, always, or never; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+always\:"Always"
+never\:"Never"))' \
+'-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--jobs=[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--assume-complete[Take sources that cannot tell whether calls were lost as complete]' \
+'(-v --verbose)-q[Say only what is asked for; exit codes stay]' \
+'(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
+'*-v[Log what is being done; twice for details]' \
+'*--verbose[Log what is being done; twice for details]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'-V[Print version]' \
+'--version[Print version]' \
+':archive -- The archive:_files' \
+':target -- A rollout, a call, or ROLLOUT\:TOKEN, ROW\:TOKEN, CALL\:TOKEN; ids may be cut short:_default' \
+&& ret=0
+;;
+(diff)
+_arguments "${_arguments_options[@]}" : \
+'*--policy=[Which captured calls train, as of select; given twice, once for each side]:POLICY:_default' \
+'--selector-python=[Python interpreter of a module\:function policy]:PYTHON:_files' \
+'--selector-timeout=[Seconds that a selector may take for one rollout]:SECONDS:_default' \
+'--min-valid-fraction=[Drop prompt groups of which a smaller share of rollouts has a verified layout]:FRACTION:_default' \
+'--config=[NeMo-RL YAML whose sections token_capture, policy, grpo, loss_fn and async_rl are read]:YAML:_files' \
+'--no-leave-one-out=[Keep the owner'\''s own reward in its baseline]::BOOL:(true false)' \
+'--no-normalize=[Do not divide by the standard deviation of the rewards]::BOOL:(true false)' \
+'--advantage-clip-low=[Least advantage of an owner that trains]:A:_default' \
+'--advantage-clip-high=[Greatest advantage of an owner that trains]:A:_default' \
+'--overlong-filtering=[Mask rollouts of which a selected generation stopped at a length limit]::BOOL:(true false)' \
+'--masked-reward-policy=[Whose rewards enter the baseline \[default\: exclude\]]:POLICY:((exclude\:"Only owners that train"
+include\:"Also owners that a learner filter masks (overlong, sequence error)"
+include_all\:"Every slot of the group"))' \
+'--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
+json\:"One versioned JSON document"
+jsonl\:"One JSON object per item and line"
+csv\:"A table with a header line"))' \
+'--color=[When to colour\: auto, always, or never; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+always\:"Always"
+never\:"Never"))' \
+'-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--jobs=[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--assume-complete[Take sources that cannot tell whether calls were lost as complete]' \
+'(-v --verbose)-q[Say only what is asked for; exit codes stay]' \
+'(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
+'*-v[Log what is being done; twice for details]' \
+'*--verbose[Log what is being done; twice for details]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'-V[Print version]' \
+'--version[Print version]' \
+'*::archives -- The archive; two of them to compare archives:_files' \
+&& ret=0
+;;
 (build-rows)
 _arguments "${_arguments_options[@]}" : \
 '-o+[The rows directory to write]:ROWS:_files' \
@@ -163,10 +328,10 @@ largest_first\:"Most tokens first"))' \
 '--advantage-clip-low=[Least advantage of an owner that trains]:A:_default' \
 '--advantage-clip-high=[Greatest advantage of an owner that trains]:A:_default' \
 '--overlong-filtering=[Mask rollouts of which a selected generation stopped at a length limit]::BOOL:(true false)' \
-'--seq-logprob-error-threshold=[Mask rollouts whose pooled error of captured log-probabilities exceeds this; needs --prev-logprobs]:X:_default' \
 '--masked-reward-policy=[Whose rewards enter the baseline \[default\: exclude\]]:POLICY:((exclude\:"Only owners that train"
 include\:"Also owners that a learner filter masks (overlong, sequence error)"
 include_all\:"Every slot of the group"))' \
+'--seq-logprob-error-threshold=[Mask rollouts whose pooled error of captured log-probabilities exceeds this; needs --prev-logprobs]:X:_default' \
 '--shard=[Write one of several shards, as 2/4\: whole prompt groups, about as many tokens in each]:I/N:_default' \
 '--prev-logprobs=[Log-probabilities under the previous policy, as \`step --dump-logprobs\` writes them]:FILE:_files' \
 '--gradient-weights=[Write each rollout'\''s share of the gradient, by token, row, and rollout means, as CSV]:FILE:_files' \
@@ -330,10 +495,10 @@ largest_first\:"Most tokens first"))' \
 '--advantage-clip-low=[Least advantage of an owner that trains]:A:_default' \
 '--advantage-clip-high=[Greatest advantage of an owner that trains]:A:_default' \
 '--overlong-filtering=[Mask rollouts of which a selected generation stopped at a length limit]::BOOL:(true false)' \
-'--seq-logprob-error-threshold=[Mask rollouts whose pooled error of captured log-probabilities exceeds this; needs --prev-logprobs]:X:_default' \
 '--masked-reward-policy=[Whose rewards enter the baseline \[default\: exclude\]]:POLICY:((exclude\:"Only owners that train"
 include\:"Also owners that a learner filter masks (overlong, sequence error)"
 include_all\:"Every slot of the group"))' \
+'--seq-logprob-error-threshold=[Mask rollouts whose pooled error of captured log-probabilities exceeds this; needs --prev-logprobs]:X:_default' \
 '--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
 json\:"One versioned JSON document"
 jsonl\:"One JSON object per item and line"
@@ -598,6 +763,22 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
+(ls)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+(show)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+(why)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+(diff)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
 (build-rows)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
@@ -677,6 +858,10 @@ _forestctl_commands() {
 'ingest:Read captures into an archive' \
 'validate:Prove an archive\: digests, lengths, lineage, completeness' \
 'select:Choose the calls that train, with a verdict and reason for every rollout' \
+'ls:List rollouts with verdict, reward, advantage, and tokens' \
+'show:Show one rollout as a tree\: calls, roots, branches, rows, and findings' \
+'why:Say why a rollout, a call, or a token trains or does not, by evidence and rule' \
+'diff:Compare two policies on one archive, or two archives, rollout by rollout' \
 'build-rows:Turn selected calls into training rows, with masks, padding, and advantages' \
 'du:How often rows repeat their tokens, and what a step gains by computing each prefix once' \
 'cleanup-plan:List staging keys that may be removed, and those that must stay' \
@@ -754,6 +939,11 @@ _forestctl__subcmd__config__subcmd__show_commands() {
     local commands; commands=()
     _describe -t commands 'forestctl config show commands' commands "$@"
 }
+(( $+functions[_forestctl__subcmd__diff_commands] )) ||
+_forestctl__subcmd__diff_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl diff commands' commands "$@"
+}
 (( $+functions[_forestctl__subcmd__doctor_commands] )) ||
 _forestctl__subcmd__doctor_commands() {
     local commands; commands=()
@@ -775,6 +965,10 @@ _forestctl__subcmd__help_commands() {
 'ingest:Read captures into an archive' \
 'validate:Prove an archive\: digests, lengths, lineage, completeness' \
 'select:Choose the calls that train, with a verdict and reason for every rollout' \
+'ls:List rollouts with verdict, reward, advantage, and tokens' \
+'show:Show one rollout as a tree\: calls, roots, branches, rows, and findings' \
+'why:Say why a rollout, a call, or a token trains or does not, by evidence and rule' \
+'diff:Compare two policies on one archive, or two archives, rollout by rollout' \
 'build-rows:Turn selected calls into training rows, with masks, padding, and advantages' \
 'du:How often rows repeat their tokens, and what a step gains by computing each prefix once' \
 'cleanup-plan:List staging keys that may be removed, and those that must stay' \
@@ -827,6 +1021,11 @@ _forestctl__subcmd__help__subcmd__config__subcmd__show_commands() {
     local commands; commands=()
     _describe -t commands 'forestctl help config show commands' commands "$@"
 }
+(( $+functions[_forestctl__subcmd__help__subcmd__diff_commands] )) ||
+_forestctl__subcmd__help__subcmd__diff_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl help diff commands' commands "$@"
+}
 (( $+functions[_forestctl__subcmd__help__subcmd__doctor_commands] )) ||
 _forestctl__subcmd__help__subcmd__doctor_commands() {
     local commands; commands=()
@@ -852,6 +1051,11 @@ _forestctl__subcmd__help__subcmd__ingest_commands() {
     local commands; commands=()
     _describe -t commands 'forestctl help ingest commands' commands "$@"
 }
+(( $+functions[_forestctl__subcmd__help__subcmd__ls_commands] )) ||
+_forestctl__subcmd__help__subcmd__ls_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl help ls commands' commands "$@"
+}
 (( $+functions[_forestctl__subcmd__help__subcmd__man_commands] )) ||
 _forestctl__subcmd__help__subcmd__man_commands() {
     local commands; commands=()
@@ -861,6 +1065,11 @@ _forestctl__subcmd__help__subcmd__man_commands() {
 _forestctl__subcmd__help__subcmd__select_commands() {
     local commands; commands=()
     _describe -t commands 'forestctl help select commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__help__subcmd__show_commands] )) ||
+_forestctl__subcmd__help__subcmd__show_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl help show commands' commands "$@"
 }
 (( $+functions[_forestctl__subcmd__help__subcmd__step_commands] )) ||
 _forestctl__subcmd__help__subcmd__step_commands() {
@@ -872,10 +1081,20 @@ _forestctl__subcmd__help__subcmd__validate_commands() {
     local commands; commands=()
     _describe -t commands 'forestctl help validate commands' commands "$@"
 }
+(( $+functions[_forestctl__subcmd__help__subcmd__why_commands] )) ||
+_forestctl__subcmd__help__subcmd__why_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl help why commands' commands "$@"
+}
 (( $+functions[_forestctl__subcmd__ingest_commands] )) ||
 _forestctl__subcmd__ingest_commands() {
     local commands; commands=()
     _describe -t commands 'forestctl ingest commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__ls_commands] )) ||
+_forestctl__subcmd__ls_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl ls commands' commands "$@"
 }
 (( $+functions[_forestctl__subcmd__man_commands] )) ||
 _forestctl__subcmd__man_commands() {
@@ -887,6 +1106,11 @@ _forestctl__subcmd__select_commands() {
     local commands; commands=()
     _describe -t commands 'forestctl select commands' commands "$@"
 }
+(( $+functions[_forestctl__subcmd__show_commands] )) ||
+_forestctl__subcmd__show_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl show commands' commands "$@"
+}
 (( $+functions[_forestctl__subcmd__step_commands] )) ||
 _forestctl__subcmd__step_commands() {
     local commands; commands=()
@@ -896,6 +1120,11 @@ _forestctl__subcmd__step_commands() {
 _forestctl__subcmd__validate_commands() {
     local commands; commands=()
     _describe -t commands 'forestctl validate commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__why_commands] )) ||
+_forestctl__subcmd__why_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl why commands' commands "$@"
 }
 
 if [ "$funcstack[1]" = "_forestctl" ]; then

@@ -9,6 +9,8 @@
 //! Every stage is a pure library: typed values and [`finding::Finding`]s in and out. Only [`cli`]
 //! prints, exits or reads the environment. Data flows one way, as drawn.
 //!
+//! [`explain`] looks on: it tells what the stages made of each rollout, call and token.
+//!
 //! The library never calls libtorch: [`step`] decides what an optimizer step computes, and the
 //! program `forestctl-step` (`src/learner`) computes it on tensors.
 
@@ -19,6 +21,7 @@ pub mod cli;
 pub mod columnar;
 pub mod config;
 pub mod error;
+pub mod explain;
 pub mod finding;
 pub mod forest;
 pub mod id;

@@ -1,5 +1,6 @@
 //! What an archive holds, as values: groups of rollouts, each with its ledger and its calls.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::media::MediaTensor;
@@ -15,8 +16,22 @@ pub struct Group {
 }
 
 /// Which form of capture a rollout came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    clap::ValueEnum,
+)]
 #[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
 pub enum SourceKind {
     /// Staged records with receipts (schema 2 or 3).
     Staged,
@@ -27,7 +42,9 @@ pub enum SourceKind {
 }
 
 /// Whether the source can tell that no call of the rollout was lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Completeness {
     /// Receipt, or intents and state, account for every admitted call.

@@ -15,12 +15,12 @@ use rayon::prelude::*;
 use super::content::{self, Known};
 use super::manifest::{Counts, FileEntry, MANIFEST, Manifest, PartCounts, TABLES, part_path};
 use super::pieces::is_media;
-use super::table::{Fault, ledger, origins, rollouts};
+use super::table::{Fault, calls, ledger, origins, rollouts};
 use super::write::QUARANTINE;
 use super::{Group, Quarantined, Rollout, SourceKind};
 use crate::error::{Error, Result};
 use crate::finding::{Code, Finding, Location};
-use crate::id::{Digest32, GroupId, RolloutId};
+use crate::id::{CallId, Digest32, GroupId, RolloutId};
 
 /// Rows that are decoded at a time.
 const BATCH_ROWS: usize = 1024;
@@ -203,13 +203,28 @@ impl Archive {
     ///
     /// As [`Archive::read_part`]; a group in two parts, or rollouts that do not give the digest
     /// and the number that the manifest states.
-    pub(super) fn known(&self) -> Result<Vec<Vec<Known>>> {
+    pub fn known(&self) -> Result<Vec<Vec<Known>>> {
         let parts: Vec<_> = (0..self.part_count() as u64)
             .into_par_iter()
             .map(|part| known_in(&self.dir, &self.manifest.files, part))
             .collect::<Result<_>>()?;
         self.check_content(&parts)?;
         Ok(parts)
+    }
+
+    /// Every recorded call of a part with its rollout, in the order of the table.
+    ///
+    /// # Errors
+    ///
+    /// As [`Archive::read_part`].
+    pub fn call_ids(&self, part: usize) -> Result<Vec<(RolloutId, CallId)>> {
+        let mut ids = Vec::new();
+        let path = part_path("calls", part as u64);
+        let columns = Some(&calls::IDS[..]);
+        decode_table(&self.dir, &self.manifest.files, &path, columns, |batch| {
+            calls::ids(batch, |rollout, call| ids.push((rollout.into(), call.into())))
+        })?;
+        Ok(ids)
     }
 
     /// Whether groups come in order of their ids when parts are read one after the other, as they

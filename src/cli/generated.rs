@@ -56,6 +56,10 @@ fn schemas() -> Vec<(String, String)> {
         ("validate", schemars::schema_for!(crate::report::FindingsDocument<'_>)),
         ("validate-jsonl", schemars::schema_for!(crate::report::FindingsLine<'_>)),
         ("select", super::select::schema()),
+        ("ls", super::ls::schema()),
+        ("show", super::show::schema()),
+        ("why", super::why::schema()),
+        ("diff", super::diff::schema()),
         ("build-rows", super::build_rows::schema()),
         ("du", super::du::schema()),
         ("cleanup-plan", super::cleanup_plan::schema()),
@@ -125,14 +129,16 @@ pub fn codes() -> String {
     let mut text = String::from(
         "# Codes\n\n\
          Every finding and mask reason carries one of these words. They are stable: a word never\n\
-         changes its meaning. An *error* makes `validate` exit 1; a *warning* masks at most.\n\
+         changes its meaning. An *error* makes `validate` exit 1; a *warning* masks at most. A rule\n\
+         is that of [rules.md](rules.md) by which the code masks a rollout or drops a group.\n\
          This file is generated from `src/finding/code.rs`.\n",
     );
     for family in Family::ALL {
         text.push_str(&format!("\n## {}\n", family.title()));
         for code in Code::ALL.iter().filter(|c| c.family() == family) {
+            let rule = code.rule().map(|rule| format!(", rule {rule}")).unwrap_or_default();
             text.push_str(&format!(
-                "\n### `{code}` ({})\n\n{}\n\n{}\n",
+                "\n### `{code}` ({}{rule})\n\n{}\n\n{}\n",
                 code.severity(),
                 code.summary(),
                 code.help()

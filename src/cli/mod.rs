@@ -13,24 +13,30 @@ Exit status:
     };
 }
 
+mod advantages;
 pub mod audit;
 pub mod build_rows;
 pub mod cleanup_plan;
 pub mod completions;
 pub mod config;
+pub mod diff;
 pub mod doctor;
 pub mod du;
 pub mod generated;
 pub mod ingest;
 mod levels;
+mod looking;
+pub mod ls;
 pub mod man;
 mod reports;
 mod resolve;
 pub mod select;
 mod selecting;
+pub mod show;
 pub mod step;
 pub mod ui;
 pub mod validate;
+pub mod why;
 
 use std::ffi::OsString;
 
@@ -45,7 +51,8 @@ use ui::{ColorChoice, Format, Tone, Ui};
 pub enum Exit {
     /// Done, nothing to complain of (also when the reader of our output goes away).
     Fine = 0,
-    /// Findings at or above the threshold, or input that had to be quarantined.
+    /// Findings at or above the threshold, input that had to be quarantined, or, of `diff`,
+    /// rollouts that differ.
     Findings = 1,
     /// Usage, I/O, a corrupt file, or a missing component.
     Failed = 2,
@@ -112,6 +119,10 @@ enum Command {
     Ingest(ingest::IngestArgs),
     Validate(validate::ValidateArgs),
     Select(select::SelectArgs),
+    Ls(ls::LsArgs),
+    Show(show::ShowArgs),
+    Why(why::WhyArgs),
+    Diff(diff::DiffArgs),
     BuildRows(build_rows::BuildRowsArgs),
     Du(du::DuArgs),
     CleanupPlan(cleanup_plan::CleanupPlanArgs),
@@ -175,6 +186,8 @@ impl Command {
             self,
             Command::Validate(_)
                 | Command::Select(_)
+                | Command::Ls(_)
+                | Command::Diff(_)
                 | Command::BuildRows(_)
                 | Command::Du(_)
                 | Command::CleanupPlan(_)
@@ -186,6 +199,10 @@ impl Command {
             Command::Ingest(args) => args.run(ui),
             Command::Validate(args) => args.run(ui),
             Command::Select(args) => args.run(ui),
+            Command::Ls(args) => args.run(ui),
+            Command::Show(args) => args.run(ui),
+            Command::Why(args) => args.run(ui),
+            Command::Diff(args) => args.run(ui),
             Command::BuildRows(args) => args.run(ui),
             Command::Du(args) => args.run(ui),
             Command::CleanupPlan(args) => args.run(ui),

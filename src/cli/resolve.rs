@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::ui::Ui;
 use crate::config::document::Place;
@@ -59,6 +59,16 @@ pub struct Setting {
     pub value: String,
     /// Where it comes from.
     pub origin: Origin,
+}
+
+/// The word of a value that people choose from a list.
+pub struct Word<T>(pub T);
+
+impl<T: ValueEnum> std::fmt::Display for Word<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let value = self.0.to_possible_value();
+        f.write_str(value.as_ref().map_or("", |value| value.get_name()))
+    }
 }
 
 /// Takes values and remembers them.

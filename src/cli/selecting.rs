@@ -13,7 +13,7 @@ use crate::archive::{Archive, Group, MANIFEST as ARCHIVE, Part, Results};
 use crate::config::Fraction;
 use crate::error::{Error, Result};
 use crate::finding::{Code, Finding, Severity};
-use crate::id::GroupId;
+use crate::id::{GroupId, RolloutId};
 use crate::report;
 use crate::rows::MANIFEST as ROWS;
 use crate::select::custom::{Custom, Limits};
@@ -38,6 +38,13 @@ pub struct SelectingArgs {
     #[arg(long, value_name = "POLICY")]
     policy: Option<PolicyChoice>,
     #[command(flatten)]
+    judging: JudgingArgs,
+}
+
+/// Flags of every command that selects, but for the policy.
+#[derive(Debug, Args)]
+pub struct JudgingArgs {
+    #[command(flatten)]
     selector: SelectorArgs,
     /// Take sources that cannot tell whether calls were lost as complete
     #[arg(long)]
@@ -57,13 +64,24 @@ pub struct Selecting {
     min_valid_fraction: Option<Fraction>,
 }
 
+/// What is known of a group once calls of it are selected.
+#[derive(Debug)]
+pub struct Judged {
+    /// The selection.
+    pub selection: GroupSelection,
+    /// What selecting found.
+    pub findings: Vec<Finding>,
+    /// What validation found.
+    pub proved: Vec<Finding>,
+}
+
 impl SelectingArgs {
     /// The first of these flags that was given.
     pub fn stated(&self) -> Option<&'static str> {
         let flags = [
             ("--policy", self.policy.is_some()),
-            ("--assume-complete", self.assume_complete),
-            ("--min-valid-fraction", self.min_valid_fraction.is_some()),
+            ("--assume-complete", self.judging.assume_complete),
+            ("--min-valid-fraction", self.judging.min_valid_fraction.is_some()),
         ];
         flags.into_iter().find_map(|(flag, stated)| stated.then_some(flag))
     }
@@ -90,7 +108,22 @@ impl SelectingArgs {
     ///
     /// A policy of the file that is none.
     pub fn settle(&self, resolver: &mut Resolver) -> Result<Selecting> {
-        let policy = resolver.policy(self.policy.clone())?;
+        self.judging.settle(self.policy.clone(), resolver)
+    }
+}
+
+impl JudgingArgs {
+    /// Settles flags and file; `policy` is the flag's.
+    ///
+    /// # Errors
+    ///
+    /// A policy of the file that is none.
+    pub fn settle(
+        &self,
+        policy: Option<PolicyChoice>,
+        resolver: &mut Resolver,
+    ) -> Result<Selecting> {
+        let policy = resolver.policy(policy)?;
         let min_valid_fraction = resolver.optional(
             "token_capture.min_valid_fraction_per_group",
             ("--min-valid-fraction", self.min_valid_fraction),
@@ -101,6 +134,70 @@ impl SelectingArgs {
             resolver.value("assume_complete", ("--assume-complete", assume), |_| None, false);
         Ok(Selecting { policy, assume_complete, min_valid_fraction })
     }
+
+    /// Selects from `groups` and does `work` on each, in parallel; the results are in their order.
+    ///
+    /// # Errors
+    ///
+    /// A selector that cannot be used.
+    pub fn judge<T: Send>(
+        &self,
+        settled: &Selecting,
+        groups: &[Group],
+        work: impl Fn(&Group, Judged) -> T + Sync,
+    ) -> Result<Vec<T>> {
+        Ok(judge(&*self.selector.policy(&settled.policy)?, settled, groups, work))
+    }
+
+    /// Selects part by part and does `work` on every group, in parallel; hands the results to
+    /// `take` in the order of the archive.
+    ///
+    /// # Errors
+    ///
+    /// A selector that cannot be used; those of [`each_part`].
+    pub fn each_judged<T: Send>(
+        &self,
+        settled: &Selecting,
+        archive: &Archive,
+        ui: &Ui,
+        work: impl Fn(&Group, Judged) -> T + Sync,
+        mut take: impl FnMut(T) -> Result<()>,
+    ) -> Result<()> {
+        let policy = self.selector.policy(&settled.policy)?;
+        let of_part = |groups: Vec<Group>| judge(&*policy, settled, &groups, &work);
+        each_part(archive, "select", ui, of_part, |groups| {
+            groups.into_iter().try_for_each(&mut take)
+        })
+    }
+}
+
+fn judge<T: Send>(
+    policy: &dyn Policy,
+    settled: &Selecting,
+    groups: &[Group],
+    work: impl Fn(&Group, Judged) -> T + Sync,
+) -> Vec<T> {
+    // Nothing is selected from a capture that cannot be proved (rule 89).
+    let validation = validate(groups, Options::default());
+    tracing::info!(findings = validation.findings.len(), "a part is validated");
+    let settings = SelectSettings {
+        assume_complete: settled.assume_complete,
+        min_valid_fraction: settled.min_valid_fraction,
+        invalid: invalid_rollouts(&validation.findings),
+    };
+    let mut proved: BTreeMap<&RolloutId, Vec<&Finding>> = BTreeMap::new();
+    for finding in &validation.findings {
+        if let Some(rollout) = &finding.rollout_id {
+            proved.entry(rollout).or_default().push(finding);
+        }
+    }
+    let choose = |group: &Group| {
+        let (selection, findings) = select_group(group, policy, &settings);
+        let of_rollouts = group.rollouts.iter().filter_map(|r| proved.get(&r.rollout_id));
+        let proved = of_rollouts.flatten().copied().cloned().collect();
+        work(group, Judged { selection, findings, proved })
+    };
+    groups.par_iter().map(choose).collect()
 }
 
 /// Flags of selectors that users write.
@@ -191,27 +288,15 @@ impl SelectingArgs {
         archive: &Archive,
         ui: &Ui,
         work: impl Fn(&Group, GroupSelection, Vec<Finding>) -> T + Sync,
-        mut take: impl FnMut(T) -> Result<()>,
+        take: impl FnMut(T) -> Result<()>,
     ) -> Result<()> {
-        let policy = self.selector.policy(&settled.policy)?;
-        let of_part = |groups: Vec<Group>| -> Vec<T> {
-            // Nothing is selected from a capture that cannot be proved (rule 89).
-            let validation = validate(&groups, Options::default());
-            tracing::info!(findings = validation.findings.len(), "a part is validated");
-            let settings = SelectSettings {
-                assume_complete: settled.assume_complete,
-                min_valid_fraction: settled.min_valid_fraction,
-                invalid: invalid_rollouts(&validation.findings),
-            };
-            let choose = |group: &Group| {
-                let (selected, findings) = select_group(group, &*policy, &settings);
-                work(group, selected, findings)
-            };
-            groups.par_iter().map(choose).collect()
-        };
-        each_part(archive, "select", ui, of_part, |groups| {
-            groups.into_iter().try_for_each(&mut take)
-        })
+        let work = |group: &Group, judged: Judged| work(group, judged.selection, judged.findings);
+        self.judging.each_judged(settled, archive, ui, work, take)
+    }
+
+    /// Its flags but for the policy.
+    pub fn judging(&self) -> &JudgingArgs {
+        &self.judging
     }
 }
 

@@ -43,6 +43,8 @@ pub enum ColorChoice {
 pub struct Ui {
     /// Format of stdout.
     pub format: Format,
+    /// Whether stdout is a terminal.
+    pub terminal: bool,
     color_out: bool,
     color_err: bool,
     progress: bool,
@@ -84,6 +86,7 @@ impl Ui {
         let err_terminal = std::io::stderr().is_terminal();
         Self {
             format,
+            terminal: std::io::stdout().is_terminal(),
             color_out: wanted(std::io::stdout().is_terminal()),
             color_err: wanted(err_terminal),
             progress: err_terminal && !quiet,
@@ -183,6 +186,15 @@ impl Ui {
         header: &[&str],
         rows: impl IntoIterator<Item = Vec<String>>,
     ) -> Result<()> {
+        self.print(self.tabulated(header, rows))
+    }
+
+    /// The text of [`Ui::table`].
+    pub fn tabulated(
+        &self,
+        header: &[&str],
+        rows: impl IntoIterator<Item = Vec<String>>,
+    ) -> String {
         let mut table = Table::new();
         table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
         table.set_header(header);
@@ -206,7 +218,7 @@ impl Ui {
             text += &if at == 0 { self.tone(Tone::Dim, line) } else { line };
             text.push('\n');
         }
-        self.print(text)
+        text
     }
 
     /// Says something on stderr, unless quiet.

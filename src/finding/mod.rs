@@ -1,6 +1,7 @@
 //! A broken rollout is data: a [`Finding`] with a stable [`Code`], never an `Err`.
 
 mod code;
+mod rule;
 
 use std::fmt;
 

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 pub use all_captured::AllCaptured;
 pub use layout::{calls_of, parents, routes_of};
-pub use returned_history::ReturnedHistory;
+pub use returned_history::{ReturnedHistory, witnesses};
 
 use crate::archive::{Completion, Group, Rollout};
 use crate::config::Fraction;

@@ -1,10 +1,11 @@
 //! `returned_history`: calls whose whole generations the returned history holds (rules 59-72).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::evidence::{Evidence, reference};
 use super::index::{Index, names};
-use super::{Choice, Policy, Reason, matching};
+use super::matching::{self, Matching};
+use super::{Choice, Policy, Reason};
 use crate::archive::{Rollout, SourceKind};
 use crate::finding::Code;
 use crate::id::CallId;
@@ -26,14 +27,7 @@ impl Policy for ReturnedHistory {
             let terminal = calls.last().cloned();
             return Choice { calls, terminal, problems: Vec::new() };
         }
-        let mut evidence = Evidence::read(rollout.result.as_deref());
-        let declared = declared_terminal(&evidence, &index);
-        let scored = declared.as_ref().ok().copied().flatten();
-        let mut problems = std::mem::take(&mut evidence.problems);
-        let referenced = reference::resolve(&evidence.references, &index, &mut problems);
-        let among = referenced.iter().copied().collect();
-        let found = matching::identify(&evidence, &index, scored, &among);
-        problems.extend(found.problems);
+        let Shown { evidence, declared, referenced, found, mut problems } = shown(rollout, &index);
         let returned: Vec<usize> = found.calls.values().copied().collect();
         let calls = match (returned.is_empty(), evidence.items.is_empty()) {
             (true, true) if evidence.references.is_empty() && problems.is_empty() => {
@@ -68,6 +62,54 @@ impl Policy for ReturnedHistory {
             problems,
         }
     }
+}
+
+/// What a result shows of captured calls.
+struct Shown {
+    evidence: Evidence,
+    /// The scored call by response ids.
+    declared: Result<Option<usize>, Box<Reason>>,
+    /// Calls that are referenced, in order.
+    referenced: Vec<usize>,
+    /// Calls of the returned items.
+    found: Matching,
+    problems: Vec<Reason>,
+}
+
+fn shown(rollout: &Rollout, index: &Index) -> Shown {
+    let mut evidence = Evidence::read(rollout.result.as_deref());
+    let declared = declared_terminal(&evidence, index);
+    let scored = declared.as_ref().ok().copied().flatten();
+    let mut problems = std::mem::take(&mut evidence.problems);
+    let referenced = reference::resolve(&evidence.references, index, &mut problems);
+    let among = referenced.iter().copied().collect();
+    let mut found = matching::identify(&evidence, index, scored, &among);
+    problems.append(&mut found.problems);
+    Shown { evidence, declared, referenced, found, problems }
+}
+
+/// What of the result shows that each call was accepted, in words: the item that begins its
+/// generation, and whether its id or its content says so; a reference; or its place in a history
+/// that is itself the capture.
+pub fn witnesses(rollout: &Rollout) -> BTreeMap<CallId, String> {
+    let index = Index::new(rollout);
+    if rollout.source == SourceKind::InlineRollouts {
+        let calls = names(&index, 0..index.committed.len()).into_iter().enumerate();
+        return calls.map(|(at, id)| (id, format!("call {at} of the returned history"))).collect();
+    }
+    let Shown { evidence, referenced, found, .. } = shown(rollout, &index);
+    let by_reference =
+        referenced.iter().map(|&call| (index.id(call), "a reference of the result".to_owned()));
+    let by_item = found.calls.iter().map(|(&at, &call)| {
+        let item = &evidence.items[at];
+        let how = match index.owners(item) {
+            [] => "its content",
+            _ => "its id",
+        };
+        (index.id(call), format!("{item}, by {how}"))
+    });
+    // An item says more than a reference beside it.
+    by_reference.chain(by_item).collect()
 }
 
 /// Both sides of what the returned history and the references tell apart (rule 62).

@@ -118,8 +118,9 @@ fn control_characters_of_a_capture_do_not_reach_the_terminal() {
     }
     let archive = home.path().join("a").to_str().unwrap().to_owned();
     run(&["ingest", home.path().to_str().unwrap(), "-o", &archive]);
-    for command in ["validate", "select"] {
-        let output = run(&[command, &archive]);
+    for command in ["validate", "select", "ls", "show", "why"] {
+        let named = if matches!(command, "show" | "why") { &["p05\u{1b}"][..] } else { &[] };
+        let output = run(&[&[command, &archive], named].concat());
         let shown = text(&output.stdout) + &text(&output.stderr);
         assert!(shown.contains("p05\\u{1b}[2J_g0"), "{shown}");
         assert!(!shown.contains('\u{1b}'), "{shown}");

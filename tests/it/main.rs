@@ -17,6 +17,7 @@ mod ingest;
 mod masks;
 mod media;
 mod membership;
+mod people;
 mod properties;
 mod reader;
 mod reports;

@@ -150,6 +150,19 @@ fn tests_of_rules_are_tests() {
     }
 }
 
+/// A code that masks names a rule that is enforced here, and of the stage that gives the code.
+#[test]
+fn codes_name_rules_that_are_enforced() {
+    let rules = rules();
+    for code in forestctl::finding::Code::ALL {
+        let Some(number) = code.rule() else { continue };
+        let rule = rules.iter().find(|rule| rule.number == u32::from(number));
+        let rule = rule.unwrap_or_else(|| panic!("{code}: rule {number} is not in rules.txt"));
+        assert!(!rule.by.is_empty(), "{code}: rule {number} is not enforced");
+        assert!(["SEL", "VAL", "ROW", "STEP"].contains(&&*rule.stage), "{code}: {}", rule.stage);
+    }
+}
+
 #[test]
 fn the_document_is_fresh() {
     let (path, text) = ("docs/rules.md", render(&rules()));

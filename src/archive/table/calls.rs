@@ -158,6 +158,20 @@ pub(in crate::archive) fn decode(
     })
 }
 
+/// Columns that [`ids`] reads.
+pub(in crate::archive) const IDS: [&str; 2] = ["rollout_id", "call_id"];
+
+/// Rollout and identity of the calls of a batch.
+pub(in crate::archive) fn ids(
+    batch: &RecordBatch,
+    mut give: impl FnMut(&str, &str),
+) -> Result<(), Fault> {
+    each(batch, |row, at| {
+        give(row.text("rollout_id", at)?, row.text("call_id", at)?);
+        Ok(())
+    })
+}
+
 fn call(row: &Columns<'_>, lists: &Lists, at: usize) -> Result<Call, Fault> {
     let missing = || "a list is missing".to_owned();
     let token_ids = lists.token_ids.row(at).ok_or_else(missing)?;

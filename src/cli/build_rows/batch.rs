@@ -2,13 +2,13 @@
 
 use std::num::{NonZeroU32, NonZeroU64};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
-use crate::cli::resolve::Resolver;
+use crate::cli::advantages::{AdvantageArgs, finite};
+use crate::cli::resolve::{Resolver, Word};
 use crate::cli::selecting::{Selecting, SelectingArgs};
 use crate::config::{
-    BatchSettings, Fraction, GrpoSettings, MAX_ROW_MULTIPLE, MaskedRewardPolicy, MicrobatchOrder,
-    PackingAlgorithm,
+    BatchSettings, Fraction, GrpoSettings, MAX_ROW_MULTIPLE, MicrobatchOrder, PackingAlgorithm,
 };
 use crate::error::{Error, Result};
 use crate::rows::packing::{Packing, PackingError};
@@ -60,50 +60,12 @@ pub struct BatchArgs {
     /// Seed of first_fit_shuffle, as of Python's random.seed
     #[arg(long, default_value_t = 42, value_name = "SEED", help_heading = "Packing")]
     pack_seed: u32,
-    /// Keep the owner's own reward in its baseline
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "true", help_heading = "Advantages")]
-    no_leave_one_out: Option<bool>,
-    /// Do not divide by the standard deviation of the rewards
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "true", help_heading = "Advantages")]
-    no_normalize: Option<bool>,
-    /// Least advantage of an owner that trains
-    #[arg(
-        long,
-        value_name = "A",
-        value_parser = finite,
-        allow_negative_numbers = true,
-        help_heading = "Advantages"
-    )]
-    advantage_clip_low: Option<f64>,
-    /// Greatest advantage of an owner that trains
-    #[arg(
-        long,
-        value_name = "A",
-        value_parser = finite,
-        allow_negative_numbers = true,
-        help_heading = "Advantages"
-    )]
-    advantage_clip_high: Option<f64>,
-    /// Mask rollouts of which a selected generation stopped at a length limit
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "true", help_heading = "Advantages")]
-    overlong_filtering: Option<bool>,
+    #[command(flatten)]
+    advantages: AdvantageArgs,
     /// Mask rollouts whose pooled error of captured log-probabilities exceeds this; needs
     /// --prev-logprobs
     #[arg(long, value_name = "X", value_parser = finite, help_heading = "Advantages")]
     seq_logprob_error_threshold: Option<f64>,
-    /// Whose rewards enter the baseline [default: exclude]
-    #[arg(long, value_enum, value_name = "POLICY", help_heading = "Advantages")]
-    masked_reward_policy: Option<MaskedRewardPolicy>,
-}
-
-fn finite(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(number) if number.is_finite() => Ok(number),
-        _ => Err("not a finite number".to_owned()),
-    }
 }
 
 /// Settings of a batch, settled.
@@ -124,16 +86,6 @@ pub struct BatchPlan {
     prompts_per_step: Option<NonZeroU32>,
     max_skipped_prompts: Option<u32>,
     max_consecutive_dropped_prompts: Option<u32>,
-}
-
-/// The word of a value that people choose from a list.
-struct Word<T>(T);
-
-impl<T: ValueEnum> std::fmt::Display for Word<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let value = self.0.to_possible_value();
-        f.write_str(value.as_ref().map_or("", |value| value.get_name()))
-    }
 }
 
 impl BatchArgs {
@@ -157,7 +109,7 @@ impl BatchArgs {
             .help("Every prompt group would be padded to a multiple of that many rows"));
         };
         let packing = self.packing(batch, resolver)?;
-        let grpo = self.grpo(resolver)?;
+        let grpo = self.advantages.settle(resolver)?;
         let seq_logprob_error_threshold = resolver.optional(
             "grpo.seq_logprob_error_threshold",
             ("--seq-logprob-error-threshold", self.seq_logprob_error_threshold),
@@ -281,58 +233,6 @@ impl BatchArgs {
             microbatch_order,
             seed: self.pack_seed,
         }))
-    }
-
-    fn grpo(&self, resolver: &mut Resolver) -> Result<GrpoSettings> {
-        let defaults = GrpoSettings::default();
-        let settings = GrpoSettings {
-            leave_one_out: resolver.value(
-                "grpo.use_leave_one_out_baseline",
-                ("--no-leave-one-out", self.no_leave_one_out.map(|no| !no)),
-                |recipe| recipe.grpo.use_leave_one_out_baseline,
-                defaults.leave_one_out,
-            ),
-            normalize: resolver.value(
-                "grpo.normalize_rewards",
-                ("--no-normalize", self.no_normalize.map(|no| !no)),
-                |recipe| recipe.grpo.normalize_rewards,
-                defaults.normalize,
-            ),
-            advantage_clip_low: resolver.optional(
-                "grpo.advantage_clip_low",
-                ("--advantage-clip-low", self.advantage_clip_low),
-                |recipe| recipe.grpo.advantage_clip_low,
-            ),
-            advantage_clip_high: resolver.optional(
-                "grpo.advantage_clip_high",
-                ("--advantage-clip-high", self.advantage_clip_high),
-                |recipe| recipe.grpo.advantage_clip_high,
-            ),
-            overlong_filtering: resolver.value(
-                "grpo.overlong_filtering",
-                ("--overlong-filtering", self.overlong_filtering),
-                |recipe| recipe.grpo.overlong_filtering,
-                defaults.overlong_filtering,
-            ),
-            masked_reward_policy: {
-                let Word(policy) = resolver.value(
-                    "grpo.masked_reward_policy",
-                    ("--masked-reward-policy", self.masked_reward_policy.map(Word)),
-                    |recipe| recipe.grpo.masked_reward_policy.map(Word),
-                    Word(defaults.masked_reward_policy),
-                );
-                policy
-            },
-        };
-        if let (Some(low), Some(high)) = (settings.advantage_clip_low, settings.advantage_clip_high)
-            && low > high
-        {
-            return Err(Error::usage(format!(
-                "the least advantage {low} (--advantage-clip-low) is above the greatest {high} \
-                 (--advantage-clip-high)"
-            )));
-        }
-        Ok(settings)
     }
 }
 

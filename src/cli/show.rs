@@ -1,0 +1,394 @@
+//! `forestctl show`: one rollout as a tree of its calls.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::Exit;
+use super::looking::{self, LookingArgs, TokenizerArg, short};
+use super::selecting::SelectingArgs;
+use super::ui::{Format, Tone, Ui, thousands};
+use crate::error::Result;
+use crate::explain::{Mark, RolloutFate, RowLine, Tree, TreeCall, Verdict, rollout, tree};
+use crate::finding::{Finding, Severity};
+use crate::id::CallId;
+use crate::report::visible;
+
+const EXAMPLES: &str = concat!(
+    "\
+Examples:
+  forestctl show run.forest p01_g1
+  forestctl show run.forest p01_g1 --policy all_captured
+  forestctl show run.forest p01_g1 --tokenizer Qwen3-0.6B/tokenizer.json
+  forestctl show run.forest p01_g1 --format jsonl | jq -r 'select(.mark == \"rejected\") | .call_id'
+
+Marks:
+  +  accepted     selected by the policy
+  -  rejected     captured and committed, and not selected
+  !  failed       its capture failed, or it ended badly
+  ?  pending      admitted, and neither acknowledged nor failed
+  ~  uncommitted  staged, and the ledger does not commit to it
+
+",
+    exit_status!()
+);
+
+/// Show one rollout as a tree: calls, roots, branches, rows, and findings
+///
+/// On a terminal, calls stand below one another along their chains, and a branch is drawn before
+/// what goes on after it. Elsewhere the same facts are a table with whole ids, one call a line.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ShowArgs {
+    /// The archive
+    #[arg(value_name = "ARCHIVE")]
+    pub archive: PathBuf,
+    /// Id of the rollout, or how it begins
+    #[arg(value_name = "ROLLOUT")]
+    pub rollout: String,
+    #[command(flatten)]
+    tokenizer: TokenizerArg,
+    #[command(flatten)]
+    looking: LookingArgs,
+}
+
+/// JSON Schema of `--format json`.
+pub(super) fn schema() -> schemars::Schema {
+    schemars::schema_for!(Document)
+}
+
+/// `--format json`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Document {
+    schema_version: u32,
+    policy: String,
+    rollout: RolloutFate,
+    #[serde(flatten)]
+    tree: Tree,
+    findings: Vec<Finding>,
+}
+
+impl ShowArgs {
+    /// Runs the command.
+    pub fn run(self, ui: &Ui) -> Result<Exit> {
+        let looking = self.looking.settle("show", ui)?;
+        let decoder = self.tokenizer.read()?;
+        let archive = SelectingArgs::open(&self.archive)?;
+        let found = looking::rollout(&archive, &self.rollout)?;
+        let policy = looking.selecting.policy.to_string();
+        let documents = self.looking.one(&looking, &archive, &found, |view| {
+            let own = view.slots().filter(|slot| slot.rollout.rollout_id == found.rollout_id);
+            own.map(|slot| Document {
+                schema_version: 1,
+                policy: policy.clone(),
+                rollout: rollout(slot),
+                tree: tree(slot, decoder.as_ref().map(|d| &**d as _)),
+                findings: slot.findings().cloned().collect(),
+            })
+            .collect::<Vec<_>>()
+        })?;
+        for document in &documents {
+            match ui.format {
+                Format::Human => ui.prose(&document.human(ui))?,
+                Format::Json => ui.json(document)?,
+                Format::Jsonl => ui.jsonl_all(&document.tree.calls)?,
+                Format::Csv => ui.csv(&HEADER, document.tree.calls.iter().map(csv_row))?,
+            }
+        }
+        Ok(Exit::Fine)
+    }
+}
+
+const HEADER: [&str; 17] = [
+    "mark",
+    "call_id",
+    "parent_call_id",
+    "root",
+    "depth",
+    "selected",
+    "scored",
+    "endpoint",
+    "start",
+    "carry",
+    "generated",
+    "weight_version",
+    "ending",
+    "failure",
+    "owned_in",
+    "context_in",
+    "findings",
+];
+
+fn csv_row(call: &TreeCall) -> Vec<String> {
+    fn text<T: ToString>(x: &Option<T>) -> String {
+        x.as_ref().map(T::to_string).unwrap_or_default()
+    }
+    vec![
+        call.mark.as_str().to_owned(),
+        call.call_id.to_string(),
+        text(&call.parent_call_id),
+        text(&call.root),
+        call.depth.to_string(),
+        call.selected.to_string(),
+        call.scored.to_string(),
+        call.endpoint.to_string(),
+        call.start.to_string(),
+        call.carry.to_string(),
+        call.generated.to_string(),
+        text(&call.weight_version),
+        text(&call.ending),
+        text(&call.failure),
+        text(&call.owned_in),
+        call.context_in.join(" "),
+        codes(call),
+    ]
+}
+
+fn codes(call: &TreeCall) -> String {
+    call.findings.iter().map(|code| code.as_str()).collect::<Vec<_>>().join(" ")
+}
+
+/// The letter that stands for a mark where there is no colour.
+pub(super) fn letter(mark: Mark) -> char {
+    match mark {
+        Mark::Accepted => '+',
+        Mark::Rejected => '-',
+        Mark::Failed => '!',
+        Mark::Pending => '?',
+        Mark::Uncommitted => '~',
+    }
+}
+
+/// The tone of a mark.
+pub(super) fn tone(mark: Mark) -> Tone {
+    match mark {
+        Mark::Accepted => Tone::Good,
+        Mark::Rejected => Tone::Dim,
+        Mark::Failed => Tone::Bad,
+        Mark::Pending | Mark::Uncommitted => Tone::Warn,
+    }
+}
+
+/// The end of a row id, which tells the rows of one rollout apart.
+fn segment(row: &str) -> &str {
+    row.rfind("_s").map_or(row, |at| &row[at + 1..])
+}
+
+/// What a rollout is, in lines; with what to do about each reason, if `helping`.
+pub(super) fn heading(fate: &RolloutFate, policy: &str, helping: bool, ui: &Ui) -> String {
+    let line = &fate.line;
+    let number = |x: Option<f64>| x.map_or("none".to_owned(), |x| x.to_string());
+    let verdict = match line.verdict {
+        Verdict::Valid => ui.tone(Tone::Good, "valid"),
+        other => ui.tone(Tone::Warn, other.as_str()),
+    };
+    let mut text = format!(
+        "rollout {}  group {}, slot {}\n  {verdict} by {policy}, reward {}, advantage {}\n",
+        ui.tone(Tone::Strong, visible(line.rollout_id.as_str())),
+        visible(line.group_id.as_str()),
+        line.slot,
+        number(line.reward),
+        line.advantage
+            .filter(|_| line.verdict == Verdict::Valid)
+            .map_or("none".to_owned(), |advantage| format!("{advantage:.4}")),
+    );
+    text += &format!(
+        "  {} of {} calls selected; {} tokens, {} generated, {} with loss\n",
+        thousands(line.selected_calls),
+        thousands(line.calls),
+        thousands(line.tokens),
+        thousands(line.generated_tokens),
+        thousands(line.loss_tokens),
+    );
+    for reason in &fate.masked {
+        let rule = reason.rule.map(|rule| format!(" (rule {rule})")).unwrap_or_default();
+        let label = ui.tone(Tone::Warn, format!("{}{rule}", reason.code));
+        text += &format!("  {label}: {}\n", visible(&reason.message));
+        if helping {
+            text += &format!("    help: {}\n", visible(&reason.help));
+        }
+    }
+    text
+}
+
+impl Document {
+    /// For people: drawn on a terminal, a table elsewhere.
+    pub fn human(&self, ui: &Ui) -> String {
+        let mut text = heading(&self.rollout, &self.policy, false, ui);
+        let shorten = short(self.tree.calls.iter().map(|call| &call.call_id));
+        let name = |id: &CallId| match ui.terminal {
+            true => visible(&shorten(id)).into_owned(),
+            false => visible(id.as_str()).into_owned(),
+        };
+        text += &format!("\n{}\n", ui.tone(Tone::Strong, "rows"));
+        for row in &self.tree.rows {
+            text += &format!("  {}\n", told_row(row, &name));
+        }
+        if self.tree.rows.is_empty() {
+            text += "  none: the group is dropped\n";
+        }
+        text += &format!("\n{}\n", ui.tone(Tone::Strong, "calls"));
+        text += &match ui.terminal {
+            true => self.drawn(&name, ui),
+            false => self.table(&name, ui),
+        };
+        // What masks is told above.
+        let told = |finding: &&Finding| self.rollout.masked.iter().all(|m| m.code != finding.code);
+        let findings: Vec<&Finding> = self.findings.iter().filter(told).collect();
+        if !findings.is_empty() {
+            text += &format!("\n{}\n", ui.tone(Tone::Strong, "findings"));
+        }
+        for finding in findings {
+            let tone = if finding.severity == Severity::Error { Tone::Bad } else { Tone::Warn };
+            let label = ui.tone(tone, format!("{}[{}]", finding.severity, finding.code));
+            text += &format!("  {label} {}\n", visible(&finding.message));
+        }
+        text
+    }
+
+    /// How a root leaves what went before.
+    fn root(&self, number: usize, name: &impl Fn(&CallId) -> String, ui: &Ui) -> String {
+        let Some(root) = self.tree.roots.get(number) else { return String::new() };
+        let head = ui.tone(Tone::Dim, format!("root {}", number + 1));
+        match &root.divergence {
+            None => format!("{head}\n"),
+            Some(divergence) => format!(
+                "{head}  {}: leaves {} at token {}\n",
+                ui.tone(Tone::Strong, divergence.kind),
+                name(&divergence.expected_parent),
+                thousands(divergence.position),
+            ),
+        }
+    }
+
+    fn drawn(&self, name: &impl Fn(&CallId) -> String, ui: &Ui) -> String {
+        let bars = |call: &TreeCall| {
+            let depth = call.depth as usize;
+            let fork = call.depth > 0 && self.begins_branch(call);
+            match fork {
+                true => "│ ".repeat(depth - 1) + "├─",
+                false => "│ ".repeat(depth),
+            }
+        };
+        let width = self.tree.calls.iter().map(|call| 2 * call.depth as usize).max().unwrap_or(0);
+        let ids = self.tree.calls.iter().map(|call| name(&call.call_id).chars().count());
+        let ids = ids.max().unwrap_or(0);
+        let wide = width + 13;
+        let digits = |of: fn(&TreeCall) -> u64, least: usize| {
+            let most = self.tree.calls.iter().map(of).max().unwrap_or_default();
+            most.to_string().len().max(least)
+        };
+        let (at, new) = (digits(|call| call.start, 2), digits(|call| call.carry, 3));
+        let generated = digits(|call| call.generated, 3);
+        let header = format!(
+            "  {:wide$} {:ids$} {:>at$} {:>new$}+{:<generated$}",
+            "mark", "call", "at", "new", "gen"
+        );
+        let mut text = ui.tone(Tone::Dim, header) + "\n";
+        let mut root = None;
+        for call in &self.tree.calls {
+            if root != Some(call.root) {
+                root = Some(call.root);
+                text += &match call.root {
+                    Some(number) => format!("  {}", self.root(number as usize, name, ui)),
+                    None => format!("  {}\n", ui.tone(Tone::Dim, "not below any root")),
+                };
+            }
+            let bars = bars(call);
+            let gap = " ".repeat(width - bars.chars().count());
+            let label = format!("{} {:<11}", letter(call.mark), call.mark.as_str());
+            let id = format!("{:<ids$}", name(&call.call_id));
+            let tokens = match call.recorded {
+                true => format!(
+                    "{:>at$} {:>new$}+{:<generated$}",
+                    call.start, call.carry, call.generated
+                ),
+                false => " ".repeat(at + new + generated + 2),
+            };
+            let line = format!(
+                "  {bars}{}{gap} {} {tokens} {}",
+                ui.tone(tone(call.mark), label),
+                ui.tone(Tone::Strong, id),
+                roles(call, |codes| ui.tone(Tone::Warn, codes)),
+            );
+            text += line.trim_end();
+            text.push('\n');
+        }
+        text
+    }
+
+    /// Whether a call is the first of a branch: its parent is less deep.
+    fn begins_branch(&self, call: &TreeCall) -> bool {
+        let parent =
+            self.tree.calls.iter().find(|p| Some(&p.call_id) == call.parent_call_id.as_ref());
+        parent.is_some_and(|parent| parent.depth < call.depth)
+    }
+
+    fn table(&self, name: &impl Fn(&CallId) -> String, ui: &Ui) -> String {
+        let header = ["", "mark", "call", "continues", "at", "new", "gen", "ended, rows, findings"];
+        let rows = self.tree.calls.iter().map(|call| {
+            vec![
+                letter(call.mark).to_string(),
+                call.mark.as_str().to_owned(),
+                name(&call.call_id),
+                match &call.parent_call_id {
+                    Some(parent) => name(parent),
+                    None if call.recorded => "root".to_owned(),
+                    None => String::new(),
+                },
+                call.start.to_string(),
+                call.carry.to_string(),
+                call.generated.to_string(),
+                roles(call, |codes| codes),
+            ]
+        });
+        let mut text = ui.tabulated(&header, rows);
+        for number in 1..self.tree.roots.len() {
+            let root = name(&self.tree.roots[number].call_id);
+            text += &format!("  call {root} is {}", self.root(number, name, ui));
+        }
+        text
+    }
+}
+
+/// A row in words.
+fn told_row(row: &RowLine, name: &impl Fn(&CallId) -> String) -> String {
+    if row.borrowed {
+        return format!("{}  masked stand-in on borrowed input, no loss", visible(&row.row_id));
+    }
+    format!(
+        "{}  {} calls, {} tokens, {} with loss{}",
+        visible(&row.row_id),
+        thousands(row.calls),
+        thousands(row.tokens),
+        thousands(row.loss_tokens),
+        row.endpoint.as_ref().map(|id| format!(", ends with {}", name(id))).unwrap_or_default(),
+    )
+}
+
+/// How a call ended, what rows have it, and what was found on it.
+fn roles(call: &TreeCall, tone: impl Fn(String) -> String) -> String {
+    let mut words: Vec<String> = Vec::new();
+    words.extend(call.failure.iter().chain(&call.ending).map(|word| visible(word).into_owned()));
+    words.extend(call.owned_in.iter().map(|row| format!("owned in {}", segment(row))));
+    if !call.context_in.is_empty() {
+        let rows: Vec<&str> = call.context_in.iter().map(|row| segment(row)).collect();
+        words.push(format!("context in {}", rows.join(" ")));
+    }
+    if call.selected && call.mark != Mark::Accepted {
+        words.push("selected".to_owned());
+    }
+    if call.endpoint {
+        words.push("endpoint".to_owned());
+    }
+    if call.scored {
+        words.push("scored".to_owned());
+    }
+    let mut text = words.join(", ");
+    if !call.findings.is_empty() {
+        text += &format!(" {}", tone(format!("[{}]", codes(call))));
+    }
+    text.trim_start().to_owned()
+}

@@ -1,0 +1,23 @@
+//! What became of captured calls and tokens, and why: values for `ls`, `show`, `why` and `diff`.
+//!
+//! Nothing here decides anything. A [`View`] holds one prompt group as the stages leave it
+//! (captured, selected, found wrong, laid out as rows), and everything else reads it.
+
+mod chains;
+mod compare;
+mod divergence;
+mod fate;
+mod listing;
+mod text;
+mod token;
+mod tree;
+mod view;
+
+pub use chains::{Chains, Part, Stretch};
+pub use compare::{Changed, Comparison, Difference, Side, Sides, Totals, compare, sides};
+pub use divergence::{Decode, Divergence, DivergenceKind, Window, divergence};
+pub use fate::{CallFate, MaskReason, Place, RolloutFate, calls, mask_reasons, rollout};
+pub use listing::{Filter, RolloutLine, SortKey, line, sort};
+pub use token::{TokenFate, token, token_of_row};
+pub use tree::{Mark, RootLine, RowLine, Tree, TreeCall, tree};
+pub use view::{Slot, Verdict, View};
