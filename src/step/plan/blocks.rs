@@ -80,7 +80,7 @@ pub struct Repeats {
 
 /// Least side of a dense block. The dense kernel gives wrong gradients for single keys, fails for
 /// single queries, and is slower than the other one below about this size.
-const DENSE_SIDE: usize = 1024;
+pub const DENSE_SIDE: usize = 1024;
 
 /// Seconds that the dense kernel takes to get ready for a size that it has not seen, forward and
 /// backward, on one H200 (torch 2.11, cuDNN 9).

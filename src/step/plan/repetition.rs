@@ -271,6 +271,7 @@ mod tests {
                 call: 0.0,
                 pack_bytes: 0.0,
                 update_bytes: 0.0,
+                update_start: 0.0,
                 ..Rates::H200
             };
             for name in Shape::names() {
