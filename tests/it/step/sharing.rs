@@ -168,6 +168,10 @@ proptest! {
         let batch = Batch::new(&rows).unwrap();
         let loss = Loss::new(loss_config(&serde_json::json!({}))).unwrap();
         let value = |sums: &Sums| sums.loss(&loss, batch.valid_tokens().max(1));
+        // Keys of a few tokens have gradients that nearly cancel; what is left of one is then held
+        // against a thousandth of all gradients.
+        let squares = expected.iter().flat_map(|(_, gradient)| gradient).map(|x| x * x);
+        let whole = squares.sum::<f64>().sqrt();
         for way in WAYS {
             let layout = Layout { pack_tokens: Some(tokens), share_prefixes: Sharing::Always };
             let (found_sums, found) = gradients(&rows, layout, way);
@@ -175,7 +179,11 @@ proptest! {
             for ((name, found), (_, expected)) in found.iter().zip(&expected) {
                 let norm = expected.iter().map(|x| x * x).sum::<f64>().sqrt();
                 let off = found.iter().zip(expected).map(|(a, b)| (a - b).powi(2)).sum::<f64>();
-                prop_assert!(off.sqrt() <= TOLERANCE * norm.max(1e-6), "{way:?} {name}");
+                prop_assert!(
+                    off.sqrt() <= TOLERANCE * norm.max(1e-3 * whole),
+                    "{way:?} {name}: {:e} of {norm:e}, all gradients {whole:e}",
+                    off.sqrt()
+                );
             }
         }
     }
