@@ -83,6 +83,12 @@ impl Error {
         self
     }
 
+    /// The same stop with what it is about before its message; all else stays.
+    pub fn about(mut self, what: impl std::fmt::Display) -> Self {
+        self.message = format!("{what}: {}", self.message);
+        self
+    }
+
     /// The same stop seen from further out: `message` comes first, then this error as its reason;
     /// kind and advice stay.
     pub fn within(self, message: impl Into<String>) -> Self {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use forestctl::cli::audit::{AuditArgs, AuditGroup, Source};
 use forestctl::cli::step::progress;
 use forestctl::cli::ui::Ui;
-use forestctl::error::{Error, Result};
+use forestctl::error::Result;
 use forestctl::rows::Row;
 use forestctl::step::audit::{
     Audit, AuditReport, Captured, Generation, OwnContext, ScoredRows, calls_of_rows, generated,
@@ -67,7 +67,8 @@ pub fn run(args: &AuditArgs, threads: usize, ui: &Ui) -> Result<AuditReport> {
     Ok(audit.finish(args.top))
 }
 
-/// Scores every generated token of the rows that can be scored, in packs as a step makes them.
+/// Scores every generated token of the rows that can be scored, in packs as a step makes them unless
+/// told otherwise.
 ///
 /// # Errors
 ///
@@ -80,7 +81,7 @@ pub fn in_rows(
 ) -> Result<ScoredRows> {
     let rows: Vec<Row> = rows.iter().filter(|row| is_scorable(row)).cloned().collect();
     let marked: Vec<Row> = rows.iter().map(generated).collect();
-    let layout = Layout { pack_tokens, share_prefixes: Sharing::Never };
+    let layout = Layout { pack_tokens, share_prefixes: Sharing::default() };
     let scores = score(model, &marked, layout, "rows", progress)?;
     Ok(ScoredRows::new(rows, &scores))
 }
@@ -114,11 +115,7 @@ fn own(model: &Decoder, generation: &Generation) -> Result<Vec<f64>> {
     let targets: Vec<usize> = (start.max(1)..ids.len()).collect();
     let scores = model.score(&Pack::of_one(&ids, &targets)).map_err(|e| {
         let Generation { rollout_id, call_id, .. } = generation;
-        let text = format!("call {call_id} of rollout {rollout_id} ({} tokens)", ids.len());
-        match e.advice().map(str::to_owned) {
-            Some(help) => Error::format(text).because(e).help(help),
-            None => Error::format(text).because(e),
-        }
+        e.within(format!("call {call_id} of rollout {rollout_id} ({} tokens)", ids.len()))
     })?;
     let mut own = vec![f64::NAN; ids.len() - start - scores.len()];
     own.extend(scores);

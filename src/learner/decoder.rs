@@ -81,10 +81,7 @@ impl Decoder {
     pub fn load(dir: &Path, dtype: Dtype, device: Device, trainable: bool) -> Result<Self> {
         let architecture = Architecture::read(&dir.join("config.json"))?;
         let files = WeightFiles::open(dir, MODEL)?;
-        let in_dir = |e: Error| match e.advice().map(str::to_owned) {
-            Some(help) => Error::format(format!("model {}: {e}", dir.display())).help(help),
-            None => Error::format(format!("model {}: {e}", dir.display())),
-        };
+        let in_dir = |e: Error| e.about(format_args!("model {}", dir.display()));
         let weights = files.read()?;
         weights.check_head(architecture.tied_embeddings).map_err(in_dir)?;
         let loader = Loader::new(Some(&weights), kind_of(dtype), device, trainable);
