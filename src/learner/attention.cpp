@@ -22,6 +22,7 @@
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/custom_class.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -98,21 +99,25 @@ struct Call {
     Ends ends;
 };
 
-struct Calls {
+// What a forest comes to; made once, as every layer computes the same calls.
+struct Calls : torch::CustomClassHolder {
     std::vector<Call> all;
     // Whether some queries are in several rectangles: what is merged more than once would be
     // rounded more than once.
     bool deep = false;
 };
 
-Calls calls(const std::vector<Block>& blocks, const Tensor& like) {
-    std::vector<Call> all;
+using SharedCalls = c10::intrusive_ptr<Calls>;
+
+SharedCalls calls(const std::vector<Block>& blocks, c10::Device device) {
+    auto made = c10::make_intrusive<Calls>();
+    auto& all = made->all;
     int64_t last = -1;
     for (auto& block : blocks) {
         last = std::max(last, block.level);
     }
     // The processor's kernel takes one sequence at a time.
-    bool alone = !like.is_cuda();
+    bool alone = device.is_cpu();
     for (int64_t level = 0; level <= last; ++level) {
         Call together;
         std::vector<int32_t> query_ends{0}, key_ends{0};
@@ -146,13 +151,14 @@ Calls calls(const std::vector<Block>& blocks, const Tensor& like) {
         }
         if (query_ends.size() > 1) {
             together.causal = level == 0;
-            together.ends.queries = at::tensor(query_ends, at::kInt).to(like.device());
+            together.ends.queries = at::tensor(query_ends, at::kInt).to(device);
             together.ends.keys = level == 0 ? together.ends.queries
-                                            : at::tensor(key_ends, at::kInt).to(like.device());
+                                            : at::tensor(key_ends, at::kInt).to(device);
             all.push_back(together);
         }
     }
-    return {all, last > 1};
+    made->deep = last > 1;
+    return made;
 }
 
 // Heads of keys repeated for the queries that share them, for kernels that cannot.
@@ -310,33 +316,26 @@ Gradients cascade_backward(const Calls& calls, const Tensor& slope, const Tensor
     return {narrow(sums.query, query), narrow(sums.key, key), narrow(sums.value, value)};
 }
 
-std::vector<Block> unpacked(const std::vector<int64_t>& numbers) {
-    std::vector<Block> blocks(numbers.size() / 6);
-    std::memcpy(blocks.data(), numbers.data(), blocks.size() * sizeof(Block));
-    return blocks;
-}
-
 struct Cascade : torch::autograd::Function<Cascade> {
     static variable_list forward(AutogradContext* context, Tensor query, Tensor key, Tensor value,
-                                 std::vector<int64_t> numbers, std::optional<Tensor> known_out,
+                                 SharedCalls calls, std::optional<Tensor> known_out,
                                  std::optional<Tensor> known_logsumexp) {
         Tensor out, logsumexp;
         if (known_out) {
             std::tie(out, logsumexp) = std::tie(*known_out, *known_logsumexp);
         } else {
-            auto blocks = calls(unpacked(numbers), query);
-            std::tie(out, logsumexp) = cascade_forward(blocks, query, key, value);
+            std::tie(out, logsumexp) = cascade_forward(*calls, query, key, value);
         }
         context->save_for_backward({query, key, value, out, logsumexp});
-        context->saved_data["blocks"] = numbers;
+        context->saved_data["calls"] = c10::IValue::make_capsule(calls);
         context->mark_non_differentiable({logsumexp});
         return {out, logsumexp};
     }
 
     static variable_list backward(AutogradContext* context, variable_list slopes) {
         auto saved = context->get_saved_variables();
-        auto all = calls(unpacked(context->saved_data["blocks"].toIntVector()), saved[0]);
-        auto share = cascade_backward(all, slopes[0].contiguous(), saved[0], saved[1], saved[2],
+        auto calls = c10::static_intrusive_pointer_cast<Calls>(context->saved_data["calls"].toCapsule());
+        auto share = cascade_backward(*calls, slopes[0].contiguous(), saved[0], saved[1], saved[2],
                                       saved[3], saved[4]);
         return {share.query, share.key, share.value, Tensor(), Tensor(), Tensor()};
     }
@@ -395,14 +394,28 @@ std::optional<Tensor> optional(const Tensor* tensor) {
 
 extern "C" {
 
-// Blocks of six numbers each: queries from and to, keys from and to, level, dense. With `known`, the
-// output and log-sum-exp of the same call before, only the way back is computed. Gives both.
-bool forest_cascade(const Tensor* query, const Tensor* key, const Tensor* value, const int64_t* numbers,
-                    int64_t count, const Tensor* known_out, const Tensor* known_logsumexp, Tensor** out,
+// The calls that blocks come to, of six numbers each: queries from and to, keys from and to, level,
+// dense. For the processor, or for the CUDA device of this index when it is not negative.
+SharedCalls* forest_calls(const int64_t* numbers, int64_t count, int8_t index) {
+    SharedCalls* made = nullptr;
+    caught([&] {
+        std::vector<Block> blocks(count);
+        std::memcpy(blocks.data(), numbers, count * sizeof(Block));
+        auto device = index < 0 ? c10::Device(c10::kCPU) : c10::Device(c10::kCUDA, index);
+        made = new SharedCalls(calls(blocks, device));
+    });
+    return made;
+}
+
+void forest_calls_free(SharedCalls* calls) { delete calls; }
+
+// With `known`, the output and log-sum-exp of the same call before, only the way back is computed.
+// Gives both.
+bool forest_cascade(const Tensor* query, const Tensor* key, const Tensor* value, const SharedCalls* calls,
+                    const Tensor* known_out, const Tensor* known_logsumexp, Tensor** out,
                     Tensor** logsumexp) {
     return caught([&] {
-        std::vector<int64_t> blocks(numbers, numbers + 6 * count);
-        auto all = Cascade::apply(*query, *key, *value, blocks, optional(known_out),
+        auto all = Cascade::apply(*query, *key, *value, *calls, optional(known_out),
                                   optional(known_logsumexp));
         *out = new Tensor(all[0]);
         *logsumexp = new Tensor(all[1]);

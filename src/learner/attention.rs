@@ -7,7 +7,7 @@ use forestctl::step::plan::forest::Forest;
 use tch::{Device, Kind, Tensor};
 
 use super::clock::{Clock, Part};
-use super::shim::{self, Attended, Heads, Suffixes};
+use super::shim::{self, Attended, Calls, Heads, Suffixes};
 use super::tensor::{Torch, indices};
 
 /// How a decoder computes attention.
@@ -34,7 +34,7 @@ pub enum Attention {
     /// One call with gathered keys.
     Suffix(Suffixes),
     /// Squares and rectangles.
-    Cascade(Vec<[i64; 6]>),
+    Cascade(Calls),
 }
 
 /// The tokens of a path and all that they attend to.
@@ -71,7 +71,8 @@ impl Attention {
         };
         match way {
             AttentionWay::Cascade if fast || device == Device::Cpu => {
-                Ok(Self::Cascade(blocks.iter().map(|block| block.numbers()).collect()))
+                let numbers: Vec<_> = blocks.iter().map(|block| block.numbers()).collect();
+                Ok(Self::Cascade(Calls::new(&numbers, device)?))
             }
             _ if fast => Self::suffix(forest, device),
             _ => Self::by_path(forest, device),
@@ -138,7 +139,7 @@ impl Attention {
         let out = match self {
             Self::ByPath(paths) => by_path(paths, heads, clock)?,
             Self::Suffix(suffixes) => timed(&|| shim::suffix(heads, suffixes, known))?,
-            Self::Cascade(blocks) => timed(&|| shim::cascade(heads, blocks, known))?,
+            Self::Cascade(calls) => timed(&|| shim::cascade(heads, calls, known))?,
         };
         Ok((out, found))
     }

@@ -13,12 +13,13 @@ type Raw = c_void;
 unsafe extern "C" {
     fn forest_error() -> *mut c_char;
     fn forest_free(text: *mut c_char);
+    fn forest_calls(numbers: *const i64, count: i64, index: i8) -> *mut Raw;
+    fn forest_calls_free(calls: *mut Raw);
     fn forest_cascade(
         query: *const Raw,
         key: *const Raw,
         value: *const Raw,
-        numbers: *const i64,
-        count: i64,
+        calls: *const Raw,
         known_out: *const Raw,
         known_logsumexp: *const Raw,
         out: *mut *mut Raw,
@@ -119,19 +120,47 @@ fn attended(
     Ok(Attended { out, logsumexp })
 }
 
+/// A device as C++ takes it: negative for the processor.
+fn device_index(device: Device) -> i8 {
+    match device {
+        Device::Cuda(index) => i8::try_from(index).unwrap_or(i8::MAX),
+        _ => -1,
+    }
+}
+
+/// The kernel calls that the blocks of a forest come to on a device.
+#[derive(Debug)]
+pub struct Calls(NonNull<Raw>);
+
+impl Calls {
+    /// Blocks as [`forestctl::step::plan::blocks::Block::numbers`] gives them.
+    pub fn new(blocks: &[[i64; 6]], device: Device) -> Torch<Self> {
+        // SAFETY: the pointer is of so many blocks; the result is null or belongs to this value.
+        let calls = unsafe {
+            forest_calls(blocks.as_ptr().cast(), blocks.len() as i64, device_index(device))
+        };
+        NonNull::new(calls).map(Self).ok_or_else(thrown)
+    }
+}
+
+impl Drop for Calls {
+    fn drop(&mut self) {
+        // SAFETY: the pointer is this value's own and is not used again.
+        unsafe { forest_calls_free(self.0.as_ptr()) };
+    }
+}
+
 /// Attention block by block, as `attention.cpp` tells. With `known`, what the same call gave before,
 /// only the way back is computed. On the processor, and on CUDA in half precision.
-pub fn cascade(heads: &Heads, blocks: &[[i64; 6]], known: Option<&Attended>) -> Torch<Attended> {
-    let count = blocks.len() as i64;
+pub fn cascade(heads: &Heads, calls: &Calls, known: Option<&Attended>) -> Torch<Attended> {
     attended(known, |known_out, known_logsumexp, out, logsumexp| {
-        // SAFETY: the pointers are of live tensors, null, or of `count` blocks.
+        // SAFETY: the pointers are of live tensors and calls, or null.
         unsafe {
             forest_cascade(
                 heads.query.as_ptr().cast(),
                 heads.key.as_ptr().cast(),
                 heads.value.as_ptr().cast(),
-                blocks.as_ptr().cast(),
-                count,
+                calls.0.as_ptr(),
                 known_out,
                 known_logsumexp,
                 out,
@@ -273,12 +302,8 @@ impl Recorder {
 
     /// A recorder of work on `device`.
     pub fn new(device: Device) -> Torch<Self> {
-        let index = match device {
-            Device::Cuda(index) => i8::try_from(index).unwrap_or(i8::MAX),
-            _ => -1,
-        };
         // SAFETY: takes a number; the result is null or belongs to this value.
-        NonNull::new(unsafe { forest_recorder(index) }).map(Self).ok_or_else(thrown)
+        NonNull::new(unsafe { forest_recorder(device_index(device)) }).map(Self).ok_or_else(thrown)
     }
 
     /// Opens a span of `part`, which must be less than [`Recorder::PARTS`].
