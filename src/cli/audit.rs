@@ -20,7 +20,7 @@ use crate::select::GroupSelection;
 use crate::step::audit::{
     AuditLine, AuditReport, Captured, Disagreement, OwnContext, Spread, Tolerances, captured_calls,
 };
-use crate::step::settings::{DeviceChoice, Dtype};
+use crate::step::settings::{DeviceChoice, Dtype, PACK_TOKENS};
 
 const WORD: &str = "audit-logprobs";
 
@@ -73,7 +73,7 @@ pub struct AuditArgs {
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     pub device: DeviceChoice,
     /// Tokens of rows that are computed at once; 0 computes row by row
-    #[arg(long, value_name = "TOKENS", default_value_t = 16384)]
+    #[arg(long, value_name = "TOKENS", default_value_t = PACK_TOKENS)]
     pack_tokens: u64,
     /// Own against in the row: largest difference of a token [default: 1e-9, 1e-4 or 0.25 in
     /// float64, float32 or bfloat16]

@@ -95,8 +95,9 @@ impl<'a> Plan<'a> {
         progress: Progress,
     ) -> Result<Update> {
         policy.parameters.iter_mut().for_each(|parameter| parameter.grad = None);
+        let made = packs(batch, self.layout.plan(batch))?;
         let begun = Instant::now();
-        let (sums, split) = accumulate(policy, batch, self.loss, others, self.layout, progress)?;
+        let (sums, split) = accumulate(policy, batch, self.loss, others, &made, progress)?;
         let train_seconds = self.seconds(begun);
         let begun = Instant::now();
         let loss = Sums::pooled(&sums).loss(self.loss, batch.valid_tokens());
@@ -111,7 +112,6 @@ impl<'a> Plan<'a> {
         optimizer.update(&mut policy.parameters, self.optimizer, clip_coefficient)?;
         let update_seconds = self.seconds(begun);
 
-        let made = packs(batch, self.layout.plan(batch))?;
         let lengths = batch.active().map(|row| batch.rows()[row].input_ids.len() as u64);
         let row_tokens = lengths.sum();
         let computed_tokens = made.iter().map(|pack| pack.ids().len() as u64).sum();
@@ -140,15 +140,15 @@ fn with_rest(split: TimeSplit, total: f64) -> TimeSplit {
     TimeSplit { other_seconds, ..split }
 }
 
-/// Adds the gradient of the loss to the policy's parameters, pack by pack, each row in its own
-/// attention context. Returns the sums behind loss and diagnostics, one entry per row, and where the
+/// Adds the gradient of the loss to the policy's parameters, pack by pack of a batch, each row in its
+/// own attention context. Returns the sums behind loss and diagnostics, one entry per row, and where the
 /// time went if the policy's clock measures it.
 pub fn accumulate(
     policy: &mut Decoder,
     batch: &Batch,
     loss: &Loss,
     others: OtherPolicies,
-    layout: Layout,
+    packs: &[Pack],
     progress: Progress,
 ) -> Result<(Vec<Sums>, Option<TimeSplit>)> {
     let total = batch.active().count() as u64;
@@ -158,7 +158,7 @@ pub fn accumulate(
     // What scoring took is not training.
     policy.clock.add_to(&mut None).map_err(failed)?;
     let mut split = None;
-    for pack in packs(batch, layout.plan(batch))? {
+    for pack in packs {
         progress("training", done, total);
         let slopes = |range: Range<usize>, current: &[f64]| {
             let slope = |(pair, &current): (&Pair, &f64)| {
@@ -177,7 +177,7 @@ pub fn accumulate(
             };
             pack.pairs[range].iter().zip(current).map(slope).collect()
         };
-        in_pack(batch.rows(), &pack, policy.accumulate(&pack, slopes))?;
+        in_pack(batch.rows(), pack, policy.accumulate(pack, slopes))?;
         policy.clock.add_to(&mut split).map_err(failed)?;
         done += pack.rows.len() as u64;
     }

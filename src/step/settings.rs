@@ -155,6 +155,9 @@ impl Default for Schedule {
     }
 }
 
+/// Tokens that are computed at once unless told.
+pub const PACK_TOKENS: u64 = 16384;
+
 /// Whether tokens that rows share from their beginning on are computed once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]

@@ -24,9 +24,12 @@ use crate::step::model::Architecture;
 use crate::step::plan::cost::Rates;
 use crate::step::plan::repetition::Repetition;
 use crate::step::plan::shape::Shape;
+use crate::step::settings::PACK_TOKENS;
 
 /// Ranks that are listed one by one at most.
 const MAX_RANKS: i64 = 4096;
+
+const DEFAULT_PACK: NonZeroU64 = NonZeroU64::MIN.saturating_add(PACK_TOKENS - 1);
 
 const EXAMPLES: &str = concat!(
     "\
@@ -61,7 +64,7 @@ pub struct DuArgs {
     models: Vec<String>,
     /// Tokens that are computed at once; rows that share more than fits are split, and each pack
     /// computes what it borrows
-    #[arg(long, value_name = "TOKENS", default_value = "16384")]
+    #[arg(long, value_name = "TOKENS", default_value_t = DEFAULT_PACK)]
     pack_tokens: NonZeroU64,
     /// Show how the packs would be balanced over this many ranks
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_RANKS))]

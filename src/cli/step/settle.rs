@@ -8,11 +8,8 @@ use crate::config::loss::LossConfig;
 use crate::config::recipe::Recipe;
 use crate::error::{Error, Result};
 use crate::rows::Provenance;
-use crate::step::settings::{AdamW, Dtype, Schedule, StepSettings};
+use crate::step::settings::{AdamW, Dtype, PACK_TOKENS, Schedule, StepSettings};
 use crate::step::state::{TrainerState, differences};
-
-/// Tokens that are computed at once unless told.
-pub const PACK_TOKENS: u64 = 16384;
 
 impl StepArgs {
     /// The directory that the policy is loaded from.

@@ -1,8 +1,11 @@
 //! Attention over a forest cut into blocks of scores, and what each way to compute them would take.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::{Deserialize, Serialize};
 
-use super::forest::{Forest, triangle};
+use super::cost::Rates;
+use super::forest::{Forest, Path, triangle};
 
 /// How attention over shared prefixes is computed. The numbers are the same but for rounding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -35,11 +38,13 @@ pub struct Block {
 }
 
 impl Block {
-    fn queries(&self) -> usize {
+    /// Queries that there are.
+    pub fn queries(&self) -> usize {
         self.query_end - self.query
     }
 
-    fn keys(&self) -> usize {
+    /// Keys that there are.
+    pub fn keys(&self) -> usize {
         self.key_end - self.key
     }
 
@@ -86,11 +91,8 @@ pub const DENSE_SIDE: usize = 1024;
 /// backward, on one H200 (torch 2.11, cuDNN 9).
 const DENSE_START: f64 = 0.14;
 
-/// Floating-point operations per second of the flash kernel for sequences of different lengths, of
-/// the dense kernel, and bytes of memory per second, on one H200.
-const FLASH: f64 = 290e12;
-const DENSE: f64 = 560e12;
-const MEMORY: f64 = 3.5e12;
+/// How fast the device is; of others, which kernel is faster is taken to be the same.
+const RATES: Rates = Rates::H200;
 
 /// Seconds of a processor to start one kernel call and what goes with it.
 const CALL: f64 = 70e-6;
@@ -115,10 +117,10 @@ pub fn blocks(forest: &Forest, heads: Option<(HeadShape, Repeats)>) -> Vec<Block
         .collect();
     if let Some((shape, repeats)) = heads {
         let size = |block: &Block| (block.queries(), block.keys(), block.level == 0);
-        let mut saved = std::collections::BTreeMap::new();
+        let mut saved = BTreeMap::new();
         for block in blocks.iter().filter(|b| b.queries().min(b.keys()) >= DENSE_SIDE) {
-            let flops = block.scores() as f64 * flops_per_score(shape, repeats);
-            *saved.entry(size(block)).or_insert(0.0) += flops * (1.0 / FLASH - 1.0 / DENSE);
+            *saved.entry(size(block)).or_insert(0.0) +=
+                seconds(block, false, shape, repeats) - seconds(block, true, shape, repeats);
         }
         for block in &mut blocks {
             block.dense = saved.get(&size(block)).is_some_and(|&seconds| seconds > DENSE_START);
@@ -127,9 +129,14 @@ pub fn blocks(forest: &Forest, heads: Option<(HeadShape, Repeats)>) -> Vec<Block
     blocks
 }
 
-/// Two products per score forward, five backward.
-fn flops_per_score(shape: HeadShape, repeats: Repeats) -> f64 {
-    (shape.heads * shape.dim) as f64 * (4.0 * repeats.forward + 10.0 * repeats.backward)
+/// Seconds of a block's scores: two products each forward, five backward.
+fn seconds(block: &Block, dense: bool, shape: HeadShape, repeats: Repeats) -> f64 {
+    let (forward, backward) = match dense {
+        true => (RATES.dense_forward, RATES.dense_backward),
+        false => (RATES.flash_forward, RATES.flash_backward),
+    };
+    let scores = block.scores() as f64 * (shape.heads * shape.dim) as f64;
+    scores * (4.0 * repeats.forward / forward + 10.0 * repeats.backward / backward)
 }
 
 /// The way that is expected to take less time for all repeats: `Suffix` or `Cascade`.
@@ -143,34 +150,32 @@ pub fn choose(
         return AttentionWay::Cascade;
     }
     let both = repeats.forward + repeats.backward;
-    let flops = |block: &Block| block.scores() as f64 * flops_per_score(shape, repeats);
     let row = |heads: usize| (heads * shape.dim) as f64;
 
-    let mut gathered = 0;
-    for at in 0..forest.paths.len() {
-        gathered += forest.paths[at].position + forest.paths[at].tokens.len();
-    }
+    let keys = |path: &Path| path.position + path.tokens.len();
+    let gathered: usize = forest.paths.iter().map(keys).sum();
     // Keys and values are copied before every call; on the way back, their gradients for every
     // head of the queries are written, summed, and added where they belong.
     let copies = 8.0 * row(shape.kv_heads) * both
         + (4.0 * row(shape.heads) + 12.0 * row(shape.kv_heads)) * repeats.backward;
-    let suffix = blocks.iter().map(flops).sum::<f64>() / FLASH + gathered as f64 * copies / MEMORY;
+    let flash = |block: &Block| seconds(block, false, shape, repeats);
+    let suffix = blocks.iter().map(flash).sum::<f64>() + gathered as f64 * copies / RATES.memory;
 
     let mut cascade = 0.0;
     let mut calls = 0;
-    let mut batched = std::collections::BTreeSet::new();
+    let mut batched = BTreeSet::new();
     for block in blocks {
-        cascade += flops(block) / if block.dense { DENSE } else { FLASH };
+        cascade += seconds(block, block.dense, shape, repeats);
         calls += usize::from(block.dense || batched.insert(block.level));
         if block.level > 0 {
             // The merge, and the sums of gradients.
             let queries = block.queries() as f64 * row(shape.heads);
             let keys = block.keys() as f64 * row(shape.kv_heads);
-            cascade += (24.0 * queries * repeats.forward
-                + (10.0 * queries + 20.0 * keys) * repeats.backward)
-                / MEMORY;
+            cascade += (RATES.merge_forward_bytes * queries * repeats.forward
+                + RATES.merge_backward_bytes * (queries + 2.0 * keys) * repeats.backward)
+                / RATES.memory;
             if !block.dense {
-                cascade += keys * 8.0 * both / MEMORY;
+                cascade += keys * 8.0 * both / RATES.memory;
             }
         }
     }

@@ -7,8 +7,8 @@
 
 use std::collections::BTreeSet;
 
-use super::blocks::DENSE_SIDE;
-use super::forest::{Forest, triangle};
+use super::blocks::{DENSE_SIDE, blocks};
+use super::forest::Forest;
 use super::shape::Shape;
 use crate::rows::shard;
 
@@ -46,25 +46,20 @@ impl Work {
             pairs: pairs as u64,
             ..Self::default()
         };
-        let mut flash = BTreeSet::new();
-        let mut block = |level: usize, least: usize, scores: u64, work: &mut Self| {
-            if least >= dense_tokens {
-                work.dense_scores += scores;
+        let mut levels = BTreeSet::new();
+        for block in blocks(forest, None) {
+            let (queries, keys) = (block.queries(), block.keys());
+            if queries.min(keys) >= dense_tokens {
+                work.dense_scores += block.scores();
                 work.dense_calls += 1;
             } else {
-                work.flash_scores += scores;
-                work.flash_calls += u64::from(flash.insert(level));
+                work.flash_scores += block.scores();
+                work.flash_calls += u64::from(levels.insert(block.level));
             }
-        };
-        for path in &forest.paths {
-            let tokens = path.tokens.len();
-            block(0, tokens, triangle(tokens), &mut work);
-        }
-        for fork in &forest.forks {
-            let (queries, keys) = (fork.queries.len(), fork.keys.len());
-            block(fork.level, queries.min(keys), queries as u64 * keys as u64, &mut work);
-            work.merged_queries += queries as u64;
-            work.merged_keys += keys as u64;
+            if block.level > 0 {
+                work.merged_queries += queries as u64;
+                work.merged_keys += keys as u64;
+            }
         }
         work
     }

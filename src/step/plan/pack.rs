@@ -141,16 +141,8 @@ pub fn packs(batch: &Batch, plan: PackPlan) -> Result<Vec<Pack>> {
     let bins: Vec<Vec<usize>> = match plan.tokens {
         None => (0..bunches.len()).map(|at| vec![at]).collect(),
         Some(_) => {
-            let packing = Packing {
-                algorithm: PackingAlgorithm::FirstFitDecreasing,
-                bin_tokens: budget,
-                row_pad_multiple: 1,
-                bin_multiple: 1,
-                microbatch_order: MicrobatchOrder::Packer,
-                seed: 0,
-            };
             let weights: Vec<u64> = bunches.iter().map(|(_, tokens)| *tokens).collect();
-            packing.pack(&weights).map_err(|why| Error::format(why.to_string()))?
+            bins(&weights, budget)?
         }
     };
     let pack = |bin: Vec<usize>| {
@@ -164,6 +156,23 @@ pub fn packs(batch: &Batch, plan: PackPlan) -> Result<Vec<Pack>> {
         Pack::new(&rows, plan.share)
     };
     Ok(bins.into_iter().filter(|bin| !bin.is_empty()).map(pack).collect())
+}
+
+/// What weighs so many tokens in bins of at most `tokens`: first fit, the heaviest first.
+///
+/// # Errors
+///
+/// More than a batch can have.
+pub(super) fn bins(weights: &[u64], tokens: u64) -> Result<Vec<Vec<usize>>> {
+    let packing = Packing {
+        algorithm: PackingAlgorithm::FirstFitDecreasing,
+        bin_tokens: tokens,
+        row_pad_multiple: 1,
+        bin_multiple: 1,
+        microbatch_order: MicrobatchOrder::Packer,
+        seed: 0,
+    };
+    packing.pack(weights).map_err(|why| Error::format(why.to_string()))
 }
 
 #[cfg(test)]

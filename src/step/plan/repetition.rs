@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use super::cost::{Rates, Seconds, Work};
 use super::forest::{Forest, order, triangle};
-use super::pack::{Pack, PackPlan, packs};
+use super::pack::{Pack, PackPlan, bins, packs};
 use super::shape::Shape;
-use crate::error::{Error, Result};
-use crate::rows::packing::{MicrobatchOrder, Packing, PackingAlgorithm};
+use crate::error::Result;
 use crate::rows::{Row, Span};
 use crate::step::batch::Batch;
 
@@ -158,15 +157,7 @@ fn call_tokens(rows: &[&Row]) -> u64 {
 fn filled(packs: &[Work], pack_tokens: u64) -> Result<Vec<Work>> {
     let tokens: Vec<u64> = packs.iter().map(|pack| pack.tokens).collect();
     let Some(longest) = tokens.iter().copied().max() else { return Ok(Vec::new()) };
-    let packing = Packing {
-        algorithm: PackingAlgorithm::FirstFitDecreasing,
-        bin_tokens: pack_tokens.max(longest),
-        row_pad_multiple: 1,
-        bin_multiple: 1,
-        microbatch_order: MicrobatchOrder::Packer,
-        seed: 0,
-    };
-    let bins = packing.pack(&tokens).map_err(|why| Error::format(why.to_string()))?;
+    let bins = bins(&tokens, pack_tokens.max(longest))?;
     Ok(bins.iter().map(|bin| Work::joined(bin.iter().map(|&at| &packs[at]))).collect())
 }
 

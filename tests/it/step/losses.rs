@@ -4,6 +4,7 @@ use forestctl::rows::Row;
 use forestctl::step::batch::Batch;
 use forestctl::step::loss::Loss;
 use forestctl::step::metrics::Sums;
+use forestctl::step::plan::pack::packs;
 use forestctl::step::settings::Dtype;
 use serde_json::{Value, json};
 use tch::Device;
@@ -58,9 +59,15 @@ fn all_variants_agree() {
         for parameter in &mut all.policy.parameters {
             parameter.grad = None;
         }
-        let (sums, _) =
-            accumulate(&mut all.policy, &batch, &loss, others, separate(packing), &|_, _, _| {})
-                .unwrap();
+        let (sums, _) = accumulate(
+            &mut all.policy,
+            &batch,
+            &loss,
+            others,
+            &packs(&batch, separate(packing).plan(&batch)).unwrap(),
+            &|_, _, _| {},
+        )
+        .unwrap();
         let sums = Sums::pooled(&sums);
         let (tokens, coefficient) =
             (batch.valid_tokens(), loss.config().reference_policy_kl_penalty);
@@ -142,9 +149,15 @@ fn diagnostics_agree() {
         let loss = Loss::new(loss_config(&json!({}))).unwrap();
         let batch = Batch::new(rows).unwrap();
         let others = OtherPolicies { previous, reference: None };
-        let (sums, _) =
-            accumulate(&mut all.policy, &batch, &loss, others, separate(Some(2000)), &|_, _, _| {})
-                .unwrap();
+        let (sums, _) = accumulate(
+            &mut all.policy,
+            &batch,
+            &loss,
+            others,
+            &packs(&batch, separate(Some(2000)).plan(&batch)).unwrap(),
+            &|_, _, _| {},
+        )
+        .unwrap();
         let sums = Sums::pooled(&sums);
         let found = sums.finish(batch.valid_tokens(), batch.valid_rows());
         let pairs = [

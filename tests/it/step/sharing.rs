@@ -146,7 +146,15 @@ fn gradients(rows: &[Row], layout: Layout, way: AttentionWay) -> (Sums, Vec<(Str
     let batch = Batch::new(rows).unwrap();
     let previous = score(&policy, rows, layout, "", &|_, _, _| {}).unwrap();
     let others = OtherPolicies { previous: &previous, reference: None };
-    let (sums, _) = accumulate(&mut policy, &batch, &loss, others, layout, &|_, _, _| {}).unwrap();
+    let (sums, _) = accumulate(
+        &mut policy,
+        &batch,
+        &loss,
+        others,
+        &packs(&batch, layout.plan(&batch)).unwrap(),
+        &|_, _, _| {},
+    )
+    .unwrap();
     let gradient = |p: &super::learner::parameters::Parameter| {
         let size = p.leaf.size().iter().product::<i64>() as usize;
         let none = || vec![0.0; size];

@@ -10,7 +10,7 @@ use forestctl::step::batch::Batch;
 use forestctl::step::loss::Loss;
 use forestctl::step::metrics::Sums;
 use forestctl::step::model::WeightFiles;
-use forestctl::step::plan::pack::Pack;
+use forestctl::step::plan::pack::{Pack, packs};
 use forestctl::step::sequence_error::sequence_errors;
 use forestctl::step::settings::{Dtype, StepSettings};
 use serde_json::Value;
@@ -215,9 +215,15 @@ fn rows_and_single_calls_give_the_same_gradient() {
             let reference = loss.needs_reference().then(|| scored(&reference));
             let others = OtherPolicies { previous: &previous, reference: reference.as_deref() };
             let batch = Batch::new(rows).unwrap();
-            let (sums, _) =
-                accumulate(&mut policy, &batch, &loss, others, separate(packing), &|_, _, _| {})
-                    .unwrap();
+            let (sums, _) = accumulate(
+                &mut policy,
+                &batch,
+                &loss,
+                others,
+                &packs(&batch, separate(packing).plan(&batch)).unwrap(),
+                &|_, _, _| {},
+            )
+            .unwrap();
             let sums = Sums::pooled(&sums);
             let gradient = policy.parameters.iter().map(|p| to_f64(p.grad.as_ref().unwrap()));
             let gradient: Vec<_> = gradient.map(Result::unwrap).collect();
