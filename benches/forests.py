@@ -1,4 +1,4 @@
-"""Tables of what scripts/gpu/forests.sh wrote: forests.py FOLDER [attention.jsonl]"""
+"""Tables of what scripts/gpu/forests.sh wrote: forests.py FOLDER"""
 
 import json
 import statistics
@@ -20,15 +20,15 @@ def steps(path):
 
 def main():
     out = Path(sys.argv[1])
-    cases = sorted({tuple(path.stem.rsplit("-forest-", 1)[0:1]) + (path.stem.rsplit("-forest-", 1)[1][0],)
-                    for path in out.glob("*-forest-*.jsonl")})
-    for model, forest in cases:
+    of = lambda stem: max((arm for arm in ARMS if stem.endswith(f"-{arm}")), key=len, default="")
+    cases = {path.stem.removesuffix(f"-{of(path.stem)}") for path in out.glob("*.jsonl")}
+    for case in sorted(cases):
         found = {}
         for arm in ARMS:
-            path = out / f"{model}-forest-{forest}-{arm}.jsonl"
+            path = out / f"{case}-{arm}.jsonl"
             if path.exists() and path.read_text().strip():
                 found[arm] = steps(path)
-        line = [model, forest]
+        line = [case]
         for arm in ARMS:
             if arm in found and found[arm][0]:
                 seconds, last = found[arm]

@@ -55,14 +55,17 @@ def packs(rows, tokens):
     return bins
 
 
+def shared(a, b):
+    """Tokens that both begin with."""
+    return next((at for at, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
+
+
 def trees(rows, tokens):
     """Rows in lexical order, as many at a time as fit with what they share counted once."""
     bins, size, before = [], 0, []
     for row in sorted(rows, key=lambda row: row["ids"]):
         ids = row["ids"]
-        common = 0
-        while common < min(len(before), len(ids)) and before[common] == ids[common]:
-            common += 1
+        common = shared(before, ids)
         if bins and size + len(ids) - common <= tokens:
             bins[-1].append(row)
             size += len(ids) - common
@@ -103,9 +106,7 @@ class Pack:
         ids, positions, ends, path, before = [], [], [], [], []
         sources, targets, weights = [], [], []
         for row in rows:
-            common = 0
-            while common < min(len(before), len(row["ids"])) and before[common] == row["ids"][common]:
-                common += 1
+            common = shared(before, row["ids"])
             for place in path[common:]:
                 ends[place] = len(ids)
             del path[common:]

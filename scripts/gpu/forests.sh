@@ -2,7 +2,11 @@
 # Times steps over rows that share prefixes on one CUDA device, and with BACK=1 all arms again in the
 # other order: packed rows,
 # gathered suffixes, cascade, and two Python peers (packed rows; compiled flex attention under a tree
-# mask). Needs what bench.sh needs, with FOREST/ and FOREST.json for rows. One shape and forest a call.
+# mask). One shape and forest a call. Needs torch 2.11.0 and transformers in python3, and a folder with:
+#
+#   forestctl-step          the program
+#   FOREST/ FOREST.json     rows, and the same by benches/learner_rows.py
+#   MODEL/config.json       shapes; weights are drawn
 #
 #   scripts/gpu/forests.sh FOLDER MODEL FOREST TOKENS STEPS OUT [ARM...]
 set -euo pipefail
