@@ -32,8 +32,11 @@ fn main() {
 /// Compiles the part of the learner that is C++, for the programs that run it and no other.
 #[cfg(feature = "torch")]
 fn shim(libtorch: &Path) {
-    let sources = ["shim.cpp", "attention.cpp"].map(|name| format!("src/learner/{name}"));
-    for file in sources.iter().map(String::as_str).chain(["src/learner/shim.h"]) {
+    let sources =
+        ["shim.cpp", "attention.cpp", "merge.cpp"].map(|name| format!("src/learner/{name}"));
+    for file in
+        sources.iter().map(String::as_str).chain(["src/learner/shim.h", "src/learner/merge.h"])
+    {
         println!("cargo:rerun-if-changed={file}");
     }
     let include = libtorch.join("include");

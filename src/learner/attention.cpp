@@ -15,10 +15,6 @@
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/lerp.h>
-#include <ATen/ops/logaddexp.h>
-#include <ATen/ops/sigmoid.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -30,6 +26,7 @@
 #include <tuple>
 #include <vector>
 
+#include "merge.h"
 #include "shim.h"
 
 using at::Tensor;
@@ -48,13 +45,7 @@ struct Block {
 };
 static_assert(sizeof(Block) == 6 * sizeof(int64_t), "as Rust passes it");
 
-struct Range {
-    int64_t start, end;
-};
-
-using Ranges = std::vector<Range>;
-
-Tensor cut(const Tensor& x, Range range) { return x.narrow(0, range.start, range.end - range.start); }
+Tensor cut(const Tensor& x, Range range) { return x.narrow(0, range.start, range.size()); }
 
 // Adjacent ranges as one.
 void extend(Ranges& ranges, Range next) {
@@ -99,22 +90,52 @@ struct Call {
     Ends ends;
 };
 
+// Calls whose results are added at once, and where they belong.
+struct Batch {
+    size_t begin, end;
+    Rows queries, keys;
+};
+
 // What a forest comes to; made once, as every layer computes the same calls.
 struct Calls : torch::CustomClassHolder {
     std::vector<Call> all;
-    // Whether some queries are in several rectangles: what is merged more than once would be
-    // rounded more than once.
-    bool deep = false;
+    std::vector<Batch> batches;
 };
 
 using SharedCalls = c10::intrusive_ptr<Calls>;
 
+// Results of so many times the tokens are held before they are added.
+constexpr int64_t MOST_HELD = 4;
+
+std::vector<Batch> batches(const std::vector<Call>& calls, int64_t tokens, c10::Device device) {
+    std::vector<Batch> made;
+    for (size_t begin = 0; begin < calls.size();) {
+        int64_t held = 0;
+        std::vector<const Ranges*> queries, keys;
+        auto end = begin;
+        for (; end < calls.size() && queries.size() < MOST_SHARES; ++end) {
+            for (auto range : calls[end].queries) {
+                held += range.size();
+            }
+            if (end > begin && held > MOST_HELD * tokens) {
+                break;
+            }
+            queries.push_back(&calls[end].queries);
+            keys.push_back(&calls[end].keys);
+        }
+        made.push_back({begin, end, Rows::of(queries, tokens, device), Rows::of(keys, tokens, device)});
+        begin = end;
+    }
+    return made;
+}
+
 SharedCalls calls(const std::vector<Block>& blocks, c10::Device device) {
     auto made = c10::make_intrusive<Calls>();
     auto& all = made->all;
-    int64_t last = -1;
+    int64_t last = -1, tokens = 0;
     for (auto& block : blocks) {
         last = std::max(last, block.level);
+        tokens = std::max(tokens, block.query_end);
     }
     // The processor's kernel takes one sequence at a time.
     bool alone = device.is_cpu();
@@ -128,7 +149,7 @@ SharedCalls calls(const std::vector<Block>& blocks, c10::Device device) {
             if (alone || block.dense) {
                 if (level == 0 && !all.empty() && all.back().dense &&
                     all.back().queries[0].end == block.query &&
-                    all.back().queries[0].end - all.back().queries[0].start ==
+                    all.back().queries[0].size() ==
                         all.back().count * block.queries()) {
                     all.back().count += 1;
                     all.back().queries[0].end = all.back().keys[0].end = block.query_end;
@@ -157,7 +178,7 @@ SharedCalls calls(const std::vector<Block>& blocks, c10::Device device) {
             all.push_back(together);
         }
     }
-    made->deep = last > 1;
+    made->batches = batches(all, tokens, device);
     return made;
 }
 
@@ -201,7 +222,7 @@ Gradients backward(const Call& call, const Tensor& slope, const Tensor& query, c
     auto dy = gather(slope, call.queries), y = gather(out, call.queries);
     std::vector<Tensor> parts;
     for (auto range : call.queries) {
-        parts.push_back(logsumexp.narrow(1, range.start, range.end - range.start));
+        parts.push_back(logsumexp.narrow(1, range.start, range.size()));
     }
     auto lse = (parts.size() == 1 ? parts[0] : at::cat(parts, 1)).contiguous();
     auto by_sequence = [&] { return lse.unflatten(1, {call.count, -1}).transpose(0, 1).contiguous(); };
@@ -234,16 +255,11 @@ Gradients backward(const Call& call, const Tensor& slope, const Tensor& query, c
     return {flat(std::get<0>(all)), summed(std::get<1>(all)), summed(std::get<2>(all))};
 }
 
-// Numbers that shares are added up in.
-at::ScalarType wide(const Tensor& x) {
-    return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-}
-
 // One call that computes everything, in the order of the tokens.
 bool is_whole(const Calls& calls, const Tensor& query) {
     auto& all = calls.all;
     return all.size() == 1 && all[0].queries.size() == 1 &&
-           all[0].queries[0].end - all[0].queries[0].start == query.size(0);
+           all[0].queries[0].size() == query.size(0);
 }
 
 std::pair<Tensor, Tensor> cascade_forward(const Calls& calls, const Tensor& query, const Tensor& key,
@@ -252,35 +268,16 @@ std::pair<Tensor, Tensor> cascade_forward(const Calls& calls, const Tensor& quer
         auto [out, lse] = forward(calls.all[0], query, key, value);
         return {out.contiguous(), lse.contiguous()};
     }
-    auto type = calls.deep ? wide(query) : query.scalar_type();
-    auto out = at::empty(query.sizes(), query.options().dtype(type));
-    auto logsumexp = at::empty({query.size(1), query.size(0)}, query.options().dtype(wide(query)));
-    for (auto& call : calls.all) {
-        auto [y, lse] = forward(call, query, key, value);
-        int64_t at = 0;
-        for (auto range : call.queries) {
-            auto count = range.end - range.start;
-            auto to = cut(out, range);
-            auto lse_to = logsumexp.narrow(1, range.start, count);
-            auto from = y.narrow(0, at, count), lse_from = lse.narrow(1, at, count);
-            at += count;
-            if (call.causal) {
-                to.copy_(from);
-                lse_to.copy_(lse_from);
-                continue;
-            }
-            // The share of what was there before.
-            auto share = at::sigmoid(lse_to.sub(lse_from)).transpose(0, 1).unsqueeze(2);
-            auto is = from.to(share.scalar_type());
-            if (calls.deep) {
-                to.lerp_(is, share.neg().add_(1));
-            } else {
-                to.copy_(at::lerp(is, to.to(share.scalar_type()), share));
-            }
-            lse_to.copy_(at::logaddexp(lse_to, lse_from));
+    Sum sum(query.size(0), true);
+    for (auto& batch : calls.batches) {
+        std::vector<Share> shares;
+        for (auto at = batch.begin; at < batch.end; ++at) {
+            auto [out, lse] = forward(calls.all[at], query, key, value);
+            shares.push_back({out.contiguous(), lse.contiguous()});
         }
+        sum.add(batch.queries, shares, batch.end == calls.all.size());
     }
-    return {out.to(query.scalar_type()), logsumexp};
+    return {sum.values, sum.logsumexp};
 }
 
 Gradients cascade_backward(const Calls& calls, const Tensor& slope, const Tensor& query,
@@ -289,31 +286,22 @@ Gradients cascade_backward(const Calls& calls, const Tensor& slope, const Tensor
     if (is_whole(calls, query)) {
         return backward(calls.all[0], slope, query, key, value, out, logsumexp);
     }
-    auto sum = [](const Tensor& x, at::ScalarType type) {
-        return at::empty(x.sizes(), x.options().dtype(type));
-    };
-    // Of two shares, the sum is rounded once either way.
-    Gradients sums{sum(query, calls.deep ? wide(query) : query.scalar_type()), sum(key, wide(key)),
-                   sum(value, wide(value))};
-    auto put = [](const Call& call, Tensor& sum, const Ranges& ranges, const Tensor& share) {
-        int64_t at = 0;
-        for (auto range : ranges) {
-            auto count = range.end - range.start;
-            auto to = cut(sum, range), from = share.narrow(0, at, count);
-            at += count;
-            // Every token is in one square, and squares come first.
-            call.causal ? to.copy_(from) : to.add_(from);
+    auto tokens = query.size(0);
+    Sum of_query(tokens, false), of_key(tokens, false), of_value(tokens, false);
+    for (auto& batch : calls.batches) {
+        std::vector<Share> queries, keys, values;
+        for (auto at = batch.begin; at < batch.end; ++at) {
+            auto share = backward(calls.all[at], slope, query, key, value, out, logsumexp);
+            queries.push_back({share.query.contiguous(), {}});
+            keys.push_back({share.key.contiguous(), {}});
+            values.push_back({share.value.contiguous(), {}});
         }
-    };
-    for (auto& call : calls.all) {
-        auto share = backward(call, slope, query, key, value, out, logsumexp);
-        put(call, sums.query, call.queries, share.query);
-        // Rectangles of one call may have keys in common, so each is added by itself.
-        put(call, sums.key, call.keys, share.key);
-        put(call, sums.value, call.keys, share.value);
+        auto last = batch.end == calls.all.size();
+        of_query.add(batch.queries, queries, last);
+        of_key.add(batch.keys, keys, last);
+        of_value.add(batch.keys, values, last);
     }
-    auto narrow = [](const Tensor& x, const Tensor& like) { return x.to(like.scalar_type()); };
-    return {narrow(sums.query, query), narrow(sums.key, key), narrow(sums.value, value)};
+    return {of_query.values, of_key.values, of_value.values};
 }
 
 struct Cascade : torch::autograd::Function<Cascade> {
@@ -375,7 +363,7 @@ struct Suffix : torch::autograd::Function<Suffix> {
             saved[6], saved[7], saved[4], saved[5], context->saved_data["queries"].toInt(),
             context->saved_data["keys"].toInt(), 0.0, true, random, random);
         auto sum = [&](const Tensor& like, const Tensor& shares) {
-            auto sums = at::zeros(like.sizes(), like.options().dtype(wide(like)));
+            auto sums = at::zeros(like.sizes(), like.options().dtype(wide(like.scalar_type())));
             sums.index_add_(0, places, shares.to(sums.scalar_type()));
             return sums.to(like.scalar_type());
         };
