@@ -102,7 +102,8 @@ pub fn sharing_pays(batch: &Batch) -> bool {
 }
 
 /// The rows of `batch` that have something to compute, in packs. Rows with a common beginning come
-/// into one pack as far as they fit; where they do not, what they share is computed in each.
+/// into one pack as far as they fit; where they do not, what they share is computed in each. Packs
+/// are made as even as that leaves them: memory is that of the largest.
 ///
 /// # Errors
 ///
@@ -110,10 +111,6 @@ pub fn sharing_pays(batch: &Batch) -> bool {
 pub fn packs(batch: &Batch, plan: PackPlan) -> Result<Vec<Pack>> {
     let active: Vec<usize> = batch.active().collect();
     let ids = |row: usize| batch.rows()[row].input_ids.as_slice();
-    let Some(longest) = active.iter().map(|&row| ids(row).len() as u64).max() else {
-        return Ok(Vec::new());
-    };
-    let budget = plan.tokens.map_or(0, |tokens| tokens.max(longest));
     let in_order: Vec<usize> = match plan.share {
         true => {
             let sequences: Vec<&[u32]> = active.iter().map(|&row| ids(row)).collect();
@@ -121,41 +118,94 @@ pub fn packs(batch: &Batch, plan: PackPlan) -> Result<Vec<Pack>> {
         }
         false => active,
     };
-    // Rows that share anything with the one before stay with it while there is room.
-    let mut bunches: Vec<(Vec<usize>, u64)> = Vec::new();
-    for &row in &in_order {
-        let last = bunches.last_mut().and_then(|(rows, tokens)| {
-            let before = rows.last().filter(|_| plan.share)?;
-            let common = forest::shared(ids(*before), ids(row)) as u64;
-            let more = ids(row).len() as u64 - common;
-            (common > 0 && *tokens + more <= budget).then_some((rows, tokens, more))
-        });
-        match last {
-            Some((rows, tokens, more)) => {
-                rows.push(row);
-                *tokens += more;
-            }
-            None => bunches.push((vec![row], ids(row).len() as u64)),
-        }
+    let mut queue: Vec<Queued> = Vec::with_capacity(in_order.len());
+    for (at, &row) in in_order.iter().enumerate() {
+        let before = at.checked_sub(1).filter(|_| plan.share).map(|before| in_order[before]);
+        let shared = before.map_or(0, |before| forest::shared(ids(before), ids(row)) as u64);
+        queue.push(Queued { row, tokens: ids(row).len() as u64, shared });
     }
-    let bins: Vec<Vec<usize>> = match plan.tokens {
-        None => (0..bunches.len()).map(|at| vec![at]).collect(),
-        Some(_) => {
-            let weights: Vec<u64> = bunches.iter().map(|(_, tokens)| *tokens).collect();
-            bins(&weights, budget)?
-        }
+    let Some(longest) = queue.iter().map(|queued| queued.tokens).max() else {
+        return Ok(Vec::new());
     };
-    let pack = |bin: Vec<usize>| {
-        // In the order of the forest again, as bunches of one tree may meet here.
-        let mut bunched: Vec<usize> = bin;
-        if plan.share {
-            bunched.sort_unstable();
+    let layout = match plan.tokens {
+        None => {
+            Layout { tokens: Vec::new(), rows: in_order.iter().map(|&row| vec![row]).collect() }
         }
-        let rows = bunched.iter().flat_map(|&bunch| &bunches[bunch].0);
-        let rows: Vec<_> = rows.map(|&row| (row, ids(row), batch.targets(row))).collect();
+        Some(tokens) => even(&queue, longest, tokens.max(longest))?,
+    };
+    let pack = |rows: Vec<usize>| {
+        let rows: Vec<_> = rows.iter().map(|&row| (row, ids(row), batch.targets(row))).collect();
         Pack::new(&rows, plan.share)
     };
-    Ok(bins.into_iter().filter(|bin| !bin.is_empty()).map(pack).collect())
+    Ok(layout.rows.into_iter().map(pack).collect())
+}
+
+/// A row in the order in which packs take them.
+struct Queued {
+    row: usize,
+    tokens: u64,
+    /// Tokens of its beginning that are those of the row before.
+    shared: u64,
+}
+
+/// Which rows come into which pack, and the tokens of each pack.
+struct Layout {
+    rows: Vec<Vec<usize>>,
+    tokens: Vec<u64>,
+}
+
+/// Steps by which the most tokens of a pack are lowered, as a share of what is allowed.
+const EVEN_STEPS: u64 = 64;
+
+/// The layout whose largest pack is the smallest, of those with as few packs and tokens as
+/// `budget` allows.
+fn even(queue: &[Queued], longest: u64, budget: u64) -> Result<Layout> {
+    let mut best = lay_out(queue, budget)?;
+    let largest = |layout: &Layout| layout.tokens.iter().copied().max().unwrap_or_default();
+    let (mut low, mut high) = (longest, largest(&best));
+    while best.rows.len() > 1 && low + (budget / EVEN_STEPS).max(1) < high {
+        let middle = low.midpoint(high);
+        let layout = lay_out(queue, middle)?;
+        let no_worse = layout.rows.len() <= best.rows.len()
+            && layout.tokens.iter().sum::<u64>() <= best.tokens.iter().sum::<u64>();
+        if no_worse {
+            high = largest(&layout);
+            best = layout;
+        } else {
+            low = middle;
+        }
+    }
+    Ok(best)
+}
+
+/// Packs of at most `budget` tokens. Rows that share anything with the one before stay with it while
+/// there is room.
+fn lay_out(queue: &[Queued], budget: u64) -> Result<Layout> {
+    let mut bunches: Vec<(Vec<usize>, u64)> = Vec::new();
+    for queued in queue {
+        let more = queued.tokens - queued.shared;
+        let fits = |tokens: u64| queued.shared > 0 && tokens + more <= budget;
+        match bunches.last_mut().filter(|(_, tokens)| fits(*tokens)) {
+            Some((rows, tokens)) => {
+                rows.push(queued.row);
+                *tokens += more;
+            }
+            None => bunches.push((vec![queued.row], queued.tokens)),
+        }
+    }
+    let weights: Vec<u64> = bunches.iter().map(|(_, tokens)| *tokens).collect();
+    let mut bins = bins(&weights, budget)?;
+    bins.retain(|bin| !bin.is_empty());
+    // In the order of the forest again, as bunches of one tree may meet in a bin.
+    if queue.iter().any(|queued| queued.shared > 0) {
+        bins.iter_mut().for_each(|bin| bin.sort_unstable());
+    }
+    let rows_of = |bin: &Vec<usize>| bin.iter().flat_map(|&at| bunches[at].0.clone()).collect();
+    let tokens_of = |bin: &Vec<usize>| bin.iter().map(|&at| weights[at]).sum();
+    Ok(Layout {
+        rows: bins.iter().map(rows_of).collect(),
+        tokens: bins.iter().map(tokens_of).collect(),
+    })
 }
 
 /// What weighs so many tokens in bins of at most `tokens`: first fit, the heaviest first.
@@ -200,7 +250,47 @@ mod tests {
         })
     }
 
+    #[test]
+    fn packs_are_even() {
+        // A prompt of 400 and 24 generations of 600: ten fit at most, eight in each of three packs.
+        let row = |branch: u32| {
+            let tokens = (0..400).chain(1000 * (branch + 1)..1000 * (branch + 1) + 600);
+            let mask: Vec<u8> = (0..1000).map(|at| u8::from(at >= 400)).collect();
+            Row { input_ids: tokens.collect(), ..row(&format!("r{branch}_s0"), &mask) }
+        };
+        let rows: Vec<Row> = (0..24).map(row).collect();
+        let batch = Batch::new(&rows).unwrap();
+        let of = |share, tokens| -> Vec<usize> {
+            let packs = packs(&batch, PackPlan { tokens: Some(tokens), share }).unwrap();
+            packs.iter().map(|pack| pack.ids().len()).collect()
+        };
+        assert_eq!(of(true, 6400), [5200; 3]);
+        assert_eq!(of(false, 7900), [6000; 4]);
+        assert_eq!(of(true, 100_000), [400 + 24 * 600]);
+    }
+
     proptest! {
+        #[test]
+        fn even_packs_are_no_more_and_hold_no_more(
+            rows in prop::collection::vec((1..50_u64, 0..50_u64), 1..40),
+            room in 0..200_u64,
+        ) {
+            let queued = rows.iter().enumerate().map(|(row, &(tokens, shared))| {
+                let before = row.checked_sub(1).map_or(0, |before| rows[before].0);
+                Queued { row, tokens, shared: shared.min(tokens - 1).min(before) }
+            });
+            let queue: Vec<Queued> = queued.collect();
+            let longest = queue.iter().map(|queued| queued.tokens).max().unwrap();
+            let full = lay_out(&queue, longest + room).unwrap();
+            let even = even(&queue, longest, longest + room).unwrap();
+            prop_assert!(even.rows.len() <= full.rows.len());
+            prop_assert!(even.tokens.iter().sum::<u64>() <= full.tokens.iter().sum::<u64>());
+            prop_assert!(even.tokens.iter().max() <= full.tokens.iter().max());
+            let mut all: Vec<usize> = even.rows.concat();
+            all.sort_unstable();
+            prop_assert_eq!(all, (0..queue.len()).collect::<Vec<_>>());
+        }
+
         #[test]
         fn every_target_is_in_one_pack_after_its_own_prefix(
             rows in rows(),
