@@ -10,6 +10,7 @@ mod cleanup;
 mod cli;
 mod closed_loop;
 mod config;
+mod docs;
 mod du;
 mod evidence;
 mod generated;
