@@ -9,6 +9,7 @@ the page cache for both. The package is one thread; forestctl takes every core.
 
 import argparse
 import shutil
+import statistics
 import tempfile
 from pathlib import Path
 
@@ -73,9 +74,10 @@ def staged(work, runs, forestctl, in_process):
         checked = Run([forestctl, "validate", archive, "--format", "json"])
         assert checked.json()["checked"]["tokens"] == tokens and not checked.json()["findings"]
         validate.append(checked.seconds)
-        library = Run([in_process, "validate", archive, 1]).json()
-        inside += library["validate"]
-        floor += library["hash"]
+        # The first time of either maps its memory; the command's own time holds that, too.
+        library = Run([in_process, "validate", archive, 4]).json()
+        inside.append(statistics.median(library["validate"][1:]))
+        floor.append(statistics.median(library["hash"][1:]))
         built = Run([forestctl, "build-rows", archive, "-o", rows, "--force", "--policy",
                      "all_captured", "--format", "json"])
         build_rows.append(built.seconds)
@@ -94,7 +96,7 @@ def staged(work, runs, forestctl, in_process):
          rate(tokens / 1e6, validate, "M tokens/s"), ratios(verify, validate), "at least 60"),
         ("the same in calls", rate(made["calls"] / 1e3, verify, "k calls/s"),
          rate(made["calls"] / 1e3, validate, "k calls/s"), ratios(verify, validate), ""),
-        (f"SHA-256 alone over the same {hashed * 1e3:.0f} MB; validation, in one process",
+        (f"SHA-256 alone over the same {hashed * 1e3:.0f} MB; validation, in one process, memory mapped",
          f"{spread(floor)} s", f"{spread(inside)} s", ratios(inside, floor), "at most 1.5"),
         ("the package's builder, `verify_and_linearize`: one row a rollout; `build-rows`: all rows",
          rate(result["rows"] / 1e3, verify, "k rows/s"),
