@@ -152,13 +152,7 @@ fn codes(call: &TreeCall) -> String {
 
 /// The letter that stands for a mark where there is no colour.
 pub(super) fn letter(mark: Mark) -> char {
-    match mark {
-        Mark::Accepted => '+',
-        Mark::Rejected => '-',
-        Mark::Failed => '!',
-        Mark::Pending => '?',
-        Mark::Uncommitted => '~',
-    }
+    mark.letter()
 }
 
 /// The tone of a mark.
