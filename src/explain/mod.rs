@@ -8,6 +8,7 @@ mod compare;
 mod divergence;
 mod fate;
 mod listing;
+mod summary;
 mod text;
 mod token;
 mod tree;
@@ -18,6 +19,9 @@ pub use compare::{Changed, Comparison, Difference, Side, Sides, Totals, compare,
 pub use divergence::{Decode, Divergence, DivergenceKind, Window, divergence};
 pub use fate::{CallFate, MaskReason, Place, RolloutFate, calls, mask_reasons, rollout};
 pub use listing::{Filter, RolloutLine, SortKey, line, sort};
+pub use summary::{
+    Because, Beside, GroupLine, Picked, Portrait, Sample, Samples, SlotRows, Summary, Tokens,
+};
 pub use token::{TokenFate, token, token_of_row};
 pub use tree::{Mark, RootLine, RowLine, Tree, TreeCall, tree};
 pub use view::{Slot, Verdict, View};
