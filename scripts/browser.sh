@@ -50,6 +50,12 @@ unpack() {
     rm -rf "$home/apt"
 }
 
+# Every folder that has libraries, joined by colons.
+libraries() {
+    find "$home/root/usr/lib" "$home/root/lib" -maxdepth 3 -name '*.so*' ! -path '*/chromium/*' \
+        -printf '%h\n' 2>/dev/null | sort -u | paste -sd:
+}
+
 # Fonts that are the same everywhere, and libraries that the machine lacks.
 write_program() {
     cat >"$home/fonts.conf" <<XML
@@ -59,8 +65,7 @@ write_program() {
 XML
     cat >"$program" <<SH
 #!/bin/sh
-lib=$home/root/usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || gcc -print-multiarch)
-export LD_LIBRARY_PATH="\$lib:\$lib/pulseaudio\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH}"
+export LD_LIBRARY_PATH="$(libraries)\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH}"
 export FONTCONFIG_FILE=$home/fonts.conf
 exec $home/root/usr/lib/chromium/chromium-headless-shell "\$@"
 SH

@@ -133,7 +133,9 @@ impl ReportArgs {
         }
         let mut resolver = self.config.resolver()?;
         let plan = self.settings.settle(&mut resolver)?;
-        resolver.tell_ignored("report", ui);
+        if !resolver.recipe.ignored.is_empty() {
+            ui.say(format!("not read: {}", resolver.recipe.ignored.join(", ")));
+        }
         let file = self.prev_logprobs.as_deref().map(PreviousFile::open).transpose()?;
         let previous = file.as_ref().map(PreviousFile::read).transpose()?;
         let decoder = self.tokenizer.read()?;

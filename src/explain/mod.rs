@@ -20,8 +20,9 @@ pub use divergence::{Decode, Divergence, DivergenceKind, Window, divergence};
 pub use fate::{CallFate, MaskReason, Place, RolloutFate, calls, mask_reasons, rollout};
 pub use listing::{Filter, RolloutLine, SortKey, line, sort};
 pub use summary::{
-    Because, Beside, GroupLine, Picked, Portrait, Sample, Samples, SlotRows, Summary, Tokens,
+    Because, Beside, Endings, GroupLine, Picked, Portrait, Sample, Samples, SlotRows, Summary,
+    Tokens,
 };
 pub use token::{TokenFate, token, token_of_row};
-pub use tree::{Mark, RootLine, RowLine, Tree, TreeCall, tree};
+pub use tree::{Mark, RootLine, RowLine, Tree, TreeCall, segment, tree};
 pub use view::{Slot, Verdict, View};

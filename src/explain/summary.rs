@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::divergence::{Decode, DivergenceKind};
 use super::fate::{RolloutFate, rollout};
-use super::tree::{Mark, Tree, tree};
+use super::tree::{Mark, Tree, TreeCall, tree};
 use super::view::{Slot, Verdict, View};
 use crate::error::Result;
 use crate::finding::Code;
@@ -21,8 +21,12 @@ use crate::step::plan::repetition::Volume;
 pub struct Summary {
     /// Captured calls by what became of them; those that only a ledger names are among them.
     pub calls: BTreeMap<Mark, u64>,
+    /// Calls that only a ledger names.
+    pub unrecorded_calls: u64,
     /// Selected calls.
     pub selected_calls: u64,
+    /// How calls ended, in the capture's words.
+    pub endings: Endings,
     /// Rollouts by verdict.
     pub verdicts: BTreeMap<Verdict, u64>,
     /// Where tokens went.
@@ -39,6 +43,45 @@ pub struct Summary {
     pub compactions: Vec<(u64, u64)>,
     /// The rollout that shows the most, or the one that was asked for.
     pub picked: Option<Picked>,
+}
+
+/// Calls by how they ended: finish reason, else status, and the word of a failed capture.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Endings {
+    /// Selected calls, and others, by word.
+    pub by_word: BTreeMap<String, (u64, u64)>,
+    /// The same of words beyond the first [`Endings::WORDS`]: a capture may make up any number.
+    pub others: (u64, u64),
+}
+
+impl Endings {
+    /// Words that are counted one by one.
+    pub const WORDS: usize = 32;
+
+    fn count(&mut self, call: &TreeCall) {
+        let ending = call.ending.as_deref().unwrap_or("not recorded");
+        let word = match &call.failure {
+            Some(failure) => format!("{ending}, capture failed: {failure}"),
+            None => ending.to_owned(),
+        };
+        let counts = if call.selected { (1, 0) } else { (0, 1) };
+        self.add_word(word, counts);
+    }
+
+    fn add_word(&mut self, word: String, (selected, others): (u64, u64)) {
+        let known = self.by_word.len() < Self::WORDS || self.by_word.contains_key(&word);
+        let counts = if known { self.by_word.entry(word).or_default() } else { &mut self.others };
+        counts.0 += selected;
+        counts.1 += others;
+    }
+
+    fn add(&mut self, next: Self) {
+        for (word, counts) in next.by_word {
+            self.add_word(word, counts);
+        }
+        self.others.0 += next.others.0;
+        self.others.1 += next.others.1;
+    }
 }
 
 /// Where tokens went, from captured calls to physical rows.
@@ -275,6 +318,8 @@ impl Summary {
         let (line, trains) = (&fate.line, fate.line.verdict == Verdict::Valid);
         for call in &tree.calls {
             *self.calls.entry(call.mark).or_default() += 1;
+            self.unrecorded_calls += u64::from(!call.recorded);
+            self.endings.count(call);
         }
         self.selected_calls += line.selected_calls;
         *self.verdicts.entry(line.verdict).or_default() += 1;
@@ -322,6 +367,8 @@ impl Summary {
         sum(&mut self.verdicts, next.verdicts);
         sum(&mut self.leaves, next.leaves);
         self.selected_calls += next.selected_calls;
+        self.unrecorded_calls += next.unrecorded_calls;
+        self.endings.add(next.endings);
         self.tokens.add(&next.tokens);
         for (code, theirs) in next.reasons {
             let ours = self.reasons.entry(code).or_default();
@@ -349,6 +396,11 @@ impl Summary {
     pub fn finish(mut self) -> Self {
         self.groups.sort_by(|a, b| a.group_id.cmp(&b.group_id));
         self
+    }
+
+    /// Calls with a record.
+    pub fn recorded_calls(&self) -> u64 {
+        self.calls.values().sum::<u64>() - self.unrecorded_calls
     }
 
     /// Calls of a mark.

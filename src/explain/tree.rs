@@ -169,6 +169,11 @@ pub fn tree(slot: Slot<'_>, decoder: Option<&dyn Decode>) -> Tree {
     Tree { roots: starts.iter().enumerate().map(root).collect(), rows: rows(slot), calls }
 }
 
+/// The end of a row id, which tells the rows of one rollout apart.
+pub fn segment(row: &str) -> &str {
+    row.rfind("_s").map_or(row, |at| &row[at + 1..])
+}
+
 fn rows(slot: Slot<'_>) -> Vec<RowLine> {
     let line = |row: &crate::rows::Row| RowLine {
         row_id: row.row_id.clone(),

@@ -2,9 +2,10 @@
 
 use maud::{Markup, html};
 
-use super::svg::{Picture, block, cut, grouped, legend, line, text, text_at};
+use super::svg::{Picture, block, cut, legend, line, text, text_at};
 use crate::config::BatchSettings;
 use crate::explain::GroupLine;
+use crate::report::thousands;
 use crate::rows::Packed;
 
 /// How a batch is spread over ranks.
@@ -80,10 +81,10 @@ pub fn batch(groups: &[GroupLine], facts: &BatchFacts) -> Picture {
     let ranks = facts.settings.data_parallel.get();
     let head = format!(
         "{} rollouts, {} rows, {} of padding: {} rows over {ranks} {}",
-        grouped(rollouts),
-        grouped(rows - padding),
-        grouped(padding),
-        grouped(rows),
+        thousands(rollouts),
+        thousands(rows - padding),
+        thousands(padding),
+        thousands(rows),
         if ranks == 1 { "rank" } else { "ranks" }
     );
     let note = match facts.settings.sequence_packing {
@@ -92,8 +93,8 @@ pub fn batch(groups: &[GroupLine], facts: &BatchFacts) -> Picture {
             facts.row_multiple
         ),
         false => format!(
-            "every group has a multiple of {} rows: the least that {ranks} ranks share in microbatches \
-             of {} (training) and {} (log-probabilities)",
+            "every group has a multiple of {} rows: {ranks} ranks, microbatches of {} (training) and \
+             {} (log-probabilities)",
             facts.row_multiple,
             facts.settings.train_micro_batch,
             facts.settings.logprob_micro_batch
@@ -101,7 +102,7 @@ pub fn batch(groups: &[GroupLine], facts: &BatchFacts) -> Picture {
     };
     let more = match left_out {
         0 => String::new(),
-        n => format!("and {} more groups", grouped(n as u64)),
+        n => format!("and {} more groups", thousands(n as u64)),
     };
     let (of_ranks, tall) = ranks_of(facts, rows, y + if left_out > 0 { 24.0 } else { 8.0 });
     let (shapes, height) = legend(12.0, y + tall + 32.0, WIDTH - 24.0, &LEGEND);
@@ -159,12 +160,12 @@ fn ranks_of(facts: &BatchFacts, rows: u64, top: f64) -> (Markup, f64) {
     let wide = ((WIDTH - LEFT - 12.0) / drawn as f64).min(160.0);
     let more = if ranks > drawn { format!("and {} more", ranks - drawn) } else { String::new() };
     let each = match &facts.bins {
-        None => vec![grouped(rows / ranks as u64) + " rows"; drawn],
+        None => vec![thousands(rows / ranks as u64) + " rows"; drawn],
         Some(bins) => {
             let of = |rank: usize| bins.tokens.iter().skip(rank).step_by(ranks);
             let told = |rank| {
                 let (count, tokens) = (of(rank).count(), of(rank).sum());
-                format!("{count} bins, {}", grouped(tokens))
+                format!("{count} bins, {}", thousands(tokens))
             };
             (0..drawn).map(told).collect()
         }
@@ -183,8 +184,8 @@ fn ranks_of(facts: &BatchFacts, rows: u64, top: f64) -> (Markup, f64) {
         @if let Some(bins) = &facts.bins {
             (text(LEFT, top + 62.0, "note small", format!(
                 "{} bins of at most {} tokens; the fewest that could hold the rows are {}% of that",
-                grouped(bins.tokens.len() as u64),
-                grouped(bins.capacity),
+                thousands(bins.tokens.len() as u64),
+                thousands(bins.capacity),
                 super::svg::number((bins.efficiency * 1000.0).round() / 10.0)
             )))
         }

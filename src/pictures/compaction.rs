@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use maud::html;
 
-use super::svg::{Picture, block, grouped, legend, line, text, text_at, text_to};
+use super::svg::{Picture, block, cut, legend, line, short, text, text_at, text_to, wide};
 use crate::explain::{DivergenceKind, Mark, Portrait, RootLine, TreeCall};
 use crate::id::CallId;
 
@@ -36,39 +36,47 @@ pub fn compaction(portrait: &Portrait) -> Picture {
         .iter()
         .filter(|id| seen.insert(*id))
         .filter_map(|id| calls.get(id).copied())
+        // Lengths of a broken chain are claims.
+        .filter(|call| call.root.is_some())
         .collect();
     let drawn = &all[..all.len().min(MOST)];
     let end = |call: &TreeCall| prompt(call).saturating_add(call.generated);
     let most = drawn.iter().map(|call| end(call)).max().unwrap_or(0).max(1);
     let step = (RIGHT - LEFT) / drawn.len().max(1) as f64;
-    let wide = (step * 0.8).min(40.0);
+    let width = (step * 0.8).min(40.0);
     let up = |tokens: u64| (BOTTOM - TOP) * tokens as f64 / most as f64;
     let every = (drawn.len() as f64 * 30.0 / (RIGHT - LEFT)).ceil().max(1.0) as usize;
-    let bar = |at: usize, call: &TreeCall| {
-        let x = LEFT + step * (at as f64 + 0.5) - wide / 2.0;
+    let mut free = 0.0;
+    let mut bar = |at: usize, call: &TreeCall| {
+        let x = LEFT + step * (at as f64 + 0.5) - width / 2.0;
         let (given, whole) = (up(prompt(call)), up(end(call)));
         let class = if call.mark == Mark::Accepted { "loss" } else { "off" };
         let tells = format!(
             "call {}: {}, prompt of {} tokens, {} generated",
-            call.call_id,
+            cut(call.call_id.as_str(), 80),
             call.mark.as_str(),
             prompt(call),
             call.generated
         );
         let leaves = roots.get(&call.call_id).and_then(|root| root.divergence.as_ref());
+        // A word that would run into the one before it, or out of the picture, is left out.
+        let begin = LEFT + step * at as f64;
+        let end = begin + 4.0 + leaves.map_or(0.0, |leaves| wide(leaves.kind.as_str()));
+        let named = leaves.is_some() && begin >= free && end <= WIDTH;
+        if named {
+            free = end;
+        }
         html! {
             @if let Some(leaves) = leaves {
                 @let x = LEFT + step * at as f64;
                 (line("cut", (x, TOP - 16.0), (x, BOTTOM)))
-                @if step * (drawn.len() - at) as f64 > 60.0 {
-                    (text(x + 4.0, TOP - 8.0, "bad small", leaves.kind.as_str()))
-                }
+                @if named { (text(x + 4.0, TOP - 8.0, "bad small", leaves.kind.as_str())) }
             }
-            (block(x, BOTTOM - given, wide, given, "carry", &tells))
-            (block(x, BOTTOM - whole, wide, whole - given, class, &tells))
+            (block(x, BOTTOM - given, width, given, "carry", &tells))
+            (block(x, BOTTOM - whole, width, whole - given, class, &tells))
             @if at.is_multiple_of(every) {
                 @let number = format!("{}{}", at + 1, call.mark.letter());
-                (text_at(x + wide / 2.0, BOTTOM + 15.0, "note small", number))
+                (text_at(x + width / 2.0, BOTTOM + 15.0, "note small", number))
             }
         }
     };
@@ -79,7 +87,7 @@ pub fn compaction(portrait: &Portrait) -> Picture {
         @for share in [0.0, 0.5, 1.0] {
             @let y = BOTTOM - (BOTTOM - TOP) * share;
             (line("grid", (LEFT, y), (RIGHT, y)))
-            (text_to(LEFT - 6.0, y + 4.0, "note small", grouped((most as f64 * share) as u64)))
+            (text_to(LEFT - 6.0, y + 4.0, "note small", short((most as f64 * share).round())))
         }
         @for (at, call) in drawn.iter().enumerate() { (bar(at, call)) }
         (line("line", (LEFT, BOTTOM), (RIGHT, BOTTOM)))
@@ -102,7 +110,10 @@ pub fn compaction(portrait: &Portrait) -> Picture {
             cuts.join("; ")
         ),
     };
-    let title = format!("Context of each call of rollout {}", portrait.fate.line.rollout_id);
+    let title = format!(
+        "Context of each call of rollout {}",
+        cut(portrait.fate.line.rollout_id.as_str(), 80)
+    );
     Picture { width: WIDTH, height: BOTTOM + 48.0 + height, title, words, body }
 }
 

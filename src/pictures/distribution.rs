@@ -50,7 +50,7 @@ pub struct Distribution {
     pub bins: Vec<Bin>,
 }
 
-/// So many different values have a bin each.
+/// So many different values may have a bin each.
 const SINGLES: usize = 12;
 
 /// Bins at most, about.
@@ -86,18 +86,12 @@ impl Distribution {
             p95: quantile(&all, 0.95),
             max,
         };
-        let mut singles = all.clone();
-        singles.dedup();
-        let mut bins: Vec<Bin> = match singles.len() <= SINGLES {
-            true => {
-                singles.iter().map(|&x| Bin { low: x, high: x, trains: 0, others: 0 }).collect()
-            }
-            false => {
-                let ends = ends(&spread);
-                let bin = |w: &[f64]| Bin { low: w[0], high: w[1], trains: 0, others: 0 };
-                ends.windows(2).map(bin).collect()
-            }
+        let bins = match singles(&all) {
+            Some(singles) => singles.into_iter().map(|x| (x, x)).collect::<Vec<_>>(),
+            None => ends(&spread).windows(2).map(|w| (w[0], w[1])).collect(),
         };
+        let bin = |(low, high)| Bin { low, high, trains: 0, others: 0 };
+        let mut bins: Vec<Bin> = bins.into_iter().map(bin).collect();
         // The bin of a value is the last one that begins no later.
         let place = |bins: &[Bin], x: f64| bins.partition_point(|bin| bin.low <= x).max(1) - 1;
         for x in trains {
@@ -110,6 +104,17 @@ impl Distribution {
         }
         Self { spread: Some(spread), bins }
     }
+}
+
+/// The different values, where a bar each tells more than bins: a few that come again and again,
+/// or whole numbers close together.
+fn singles(sorted: &[f64]) -> Option<Vec<f64>> {
+    let mut singles = sorted.to_vec();
+    singles.dedup();
+    let (first, last) = (*singles.first()?, *singles.last()?);
+    let repeat = 2 * singles.len() <= sorted.len();
+    let whole = singles.iter().all(|x| x.fract() == 0.0) && last - first < SINGLES as f64;
+    (first == last || singles.len() <= SINGLES && (repeat || whole)).then_some(singles)
 }
 
 /// Between the values around a share of them.

@@ -2,8 +2,9 @@
 
 use maud::{Markup, PreEscaped, html};
 
-use super::svg::{Picture, block, grouped, px, text, text_to};
+use super::svg::{Picture, block, px, text, text_to};
 use crate::explain::Tokens;
+use crate::report::thousands;
 
 const WIDTH: f64 = 760.0;
 const TOP: f64 = 56.0;
@@ -73,9 +74,9 @@ pub fn flow(tokens: &Tokens) -> Picture {
         .flat_map(|column| column.iter().map(|part| (part.y + part.height).max(part.label + 6.0)))
         .fold(TOP, f64::max);
     let heads = [
-        ("captured", grouped(tokens.captured)),
-        ("selected and laid out", grouped(tokens.loss + tokens.context)),
-        ("physical rows", grouped(physical)),
+        ("captured", thousands(tokens.captured)),
+        ("selected and laid out", thousands(tokens.loss + tokens.context)),
+        ("physical rows", thousands(physical)),
     ];
     let body = html! {
         @for (x, (name, count)) in COLUMNS.iter().zip(&heads) {
@@ -91,15 +92,15 @@ pub fn flow(tokens: &Tokens) -> Picture {
                 @if at > 0 {
                     (text(COLUMNS[at] + BAR + 8.0, part.label, "strong small", part.name))
                     (text(COLUMNS[at] + BAR + 8.0, part.label + 12.0, "note small",
-                        grouped(part.tokens)))
+                        thousands(part.tokens)))
                 }
             }
         }
         (text_to(COLUMNS[0] - 8.0, TOP + 14.0, "note small", "generated"))
-        (text_to(COLUMNS[0] - 8.0, TOP + 28.0, "note small", grouped(tokens.generated)))
+        (text_to(COLUMNS[0] - 8.0, TOP + 28.0, "note small", thousands(tokens.generated)))
         (text_to(COLUMNS[0] - 8.0, TOP + 52.0, "note small", "carry"))
         (text_to(COLUMNS[0] - 8.0, TOP + 66.0, "note small",
-            grouped(tokens.captured.saturating_sub(tokens.generated))))
+            thousands(tokens.captured.saturating_sub(tokens.generated))))
     };
     let told = |parts: &[Part]| {
         let told: Vec<String> =

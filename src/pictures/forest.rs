@@ -4,18 +4,22 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use maud::{Markup, html};
 
-use super::svg::{Picture, block, cut, grouped, legend, line, text};
-use crate::explain::{Decode, Mark, Portrait, RowLine, Slot, TreeCall, Verdict};
+use super::svg::{Picture, block, cut, legend, line, text, wide};
+use crate::explain::{Decode, Mark, Portrait, RowLine, Slot, TreeCall, Verdict, segment};
 use crate::id::CallId;
+use crate::report::thousands;
 
 /// Calls and rows that are drawn at most; a picture of more shows nothing.
 const MOST_CALLS: usize = 300;
 const MOST_ROWS: usize = 60;
+/// Calls along all drawn rows, at most, unless the first row has more.
+const MOST_ALONG_ROWS: u64 = 600;
+/// Letters of an id that are shown at most, and ids that are told beside one another.
+const NAME: usize = 80;
+const TOLD: usize = 8;
 
 const WIDTH: f64 = 760.0;
 const LEFT: f64 = 76.0;
-/// Room for what stands behind a row.
-const BEHIND: f64 = 150.0;
 /// A stretch of tokens is drawn at least so wide.
 const STRETCH: f64 = 9.0;
 const LANE: f64 = 42.0;
@@ -54,7 +58,7 @@ pub fn forest(portrait: &Portrait) -> Picture {
     Picture {
         width: drawing.width,
         height: below + height + 4.0,
-        title: format!("Calls and rows of rollout {}", line.rollout_id),
+        title: format!("Calls and rows of rollout {}", cut(line.rollout_id.as_str(), NAME)),
         words: words(portrait),
         body,
     }
@@ -78,13 +82,14 @@ fn words(portrait: &Portrait) -> String {
         format!("{count} {}", mark.as_str())
     });
     let rows = portrait.tree.rows.iter().map(|row| {
-        format!("row {}: {} tokens, {} with loss", row.row_id, row.tokens, row.loss_tokens)
+        let id = cut(&row.row_id, NAME);
+        format!("row {id}: {} tokens, {} with loss", row.tokens, row.loss_tokens)
     });
     let roots = portrait.tree.roots.len();
     let rows: Vec<String> = rows.take(MOST_ROWS).collect();
     format!(
         "Rollout {} is {}: {} calls below {roots} roots ({}); {}.",
-        line.rollout_id,
+        cut(line.rollout_id.as_str(), NAME),
         line.verdict.as_str(),
         portrait.tree.calls.len(),
         marks.join(", "),
@@ -146,14 +151,20 @@ impl<'a> Drawing<'a> {
         }
         let mut ends = BTreeSet::from([0]);
         for Placed { call, .. } in placed.iter().filter(|placed| placed.call.recorded) {
-            let generated = call.start.saturating_add(call.carry);
-            ends.extend([call.start, generated, generated.saturating_add(call.generated)]);
+            ends.extend(stretches(call));
         }
-        let (ends, right) = stretched(ends.into_iter().collect(), WIDTH - LEFT - BEHIND);
-        let rows = tree.rows.iter().take(MOST_ROWS).collect();
+        // Room for what stands behind a row.
+        let behind = tree.rows.iter().map(|row| 20.0 + wide(&lengths(row))).fold(150.0, f64::max);
+        let (ends, right) = stretched(ends.into_iter().collect(), WIDTH - LEFT - behind);
+        let mut along = 0;
+        let few = |row: &&RowLine| {
+            along += row.calls;
+            along == row.calls || along <= MOST_ALONG_ROWS
+        };
+        let rows = tree.rows.iter().take(MOST_ROWS).take_while(few).collect();
         let training = tree.rows.iter().filter(|row| row.loss_tokens > 0);
         let training = training.map(|row| row.row_id.as_str()).collect();
-        Self { placed, of, lanes, ends, rows, training, width: right + BEHIND }
+        Self { placed, of, lanes, ends, rows, training, width: right + behind }
     }
 
     /// Where a token stands.
@@ -169,7 +180,7 @@ impl<'a> Drawing<'a> {
             .lanes
             .iter()
             .map(|lane| {
-                y += if lane.note.is_empty() { 0.0 } else { 18.0 };
+                y += if lane.note.is_empty() { 0.0 } else { 16.0 };
                 let top = y;
                 y += LANE;
                 top
@@ -183,9 +194,12 @@ impl<'a> Drawing<'a> {
                 @if let Some(root) = lane.root {
                     (text(12.0, top + 30.0, "strong", format!("root {}", root + 1)))
                 }
-                @if !lane.note.is_empty() { (text(LEFT, top + 2.0, "bad small", &lane.note)) }
+                @if !lane.note.is_empty() { (text(LEFT, top - 5.0, "bad small", &lane.note)) }
             }
             @for placed in &self.placed { (self.call(placed, tops[placed.lane] + 17.0)) }
+            @for (x, lane, name) in self.names() {
+                (text(x, tops[lane] + 12.0, "note small", name))
+            }
         };
         (shapes, y)
     }
@@ -195,42 +209,48 @@ impl<'a> Drawing<'a> {
         let parent = placed.call.parent_call_id.as_ref().and_then(|id| self.of.get(id));
         let parent = parent.map(|&at| &self.placed[at]).filter(|p| p.lane != placed.lane);
         let Some(parent) = parent else { return html! {} };
-        let x = self.x(placed.call.start);
+        let x = self.x(stretches(placed.call)[0]);
         let (from, to) = (tops[parent.lane] + 17.0 + BAR, tops[placed.lane] + 17.0 + BAR);
         line("line", (x, from), (x, to))
     }
 
     fn call(&self, placed: &Placed<'_>, y: f64) -> Markup {
-        let Placed { call, number, .. } = placed;
-        let scored = if call.scored { " scored" } else { "" };
-        let name = match number {
-            Some(number) => format!("{number}{}{scored}", call.mark.letter()),
-            None => format!("{} no record", call.mark.letter()),
-        };
+        let call = placed.call;
         if !call.recorded {
-            return html! {
-                (block(LEFT, y, 40.0, BAR, class(call, false), &tells(call)))
-                (text(LEFT, y - 5.0, "note small", name))
-            };
+            return block(LEFT, y, 40.0, BAR, class(call, false), &tells(call));
         }
-        let middle = call.start.saturating_add(call.carry);
-        let end = middle.saturating_add(call.generated);
-        let [x, gen_x, end_x] = [call.start, middle, end].map(|position| self.x(position));
-        let room = end_x - x;
+        let [x, gen_x, end_x] = stretches(call).map(|position| self.x(position));
         html! {
             @if gen_x > x { (block(x, y, gen_x - x - 1.0, BAR, "carry", &tells(call))) }
             @if end_x > gen_x {
                 @let trains = self.trains(call);
                 (block(gen_x, y, end_x - gen_x - 1.0, BAR, class(call, trains), &tells(call)))
-                @if call.selected && end_x - gen_x > 26.0 {
-                    @let on = if trains { "on" } else { "small" };
-                    (text(gen_x + 4.0, y + 13.0, on, grouped(call.generated)))
+                @if call.selected {
+                    (count(gen_x, end_x, y, if trains { "on" } else { "small" }, call.generated))
                 }
             }
-            @if room > 7.0 * name.len() as f64 || call.scored || room > 13.0 {
-                (text(x, y - 5.0, "note small", name))
-            }
         }
+    }
+
+    /// Names of calls: where each begins, its lane, and the name. One that would run into the name
+    /// before it is left out.
+    fn names(&self) -> Vec<(f64, usize, String)> {
+        let mut free = vec![0.0; self.lanes.len()];
+        let name = |placed: &Placed<'_>| {
+            let Placed { call, number, lane } = placed;
+            let scored = if call.scored { " scored" } else { "" };
+            let name = match number {
+                Some(number) => format!("{number}{}{scored}", call.mark.letter()),
+                None => format!("{} no record", call.mark.letter()),
+            };
+            let x = if call.recorded { self.x(stretches(call)[0]) } else { LEFT };
+            let fits = x >= free[*lane];
+            if fits {
+                free[*lane] = x + wide(&name) + 4.0;
+            }
+            fits.then_some((x, *lane, name))
+        };
+        self.placed.iter().filter_map(name).collect()
     }
 
     fn trains(&self, call: &TreeCall) -> bool {
@@ -250,36 +270,28 @@ impl<'a> Drawing<'a> {
                     break;
                 }
             }
-            let end = path.first().map_or(LEFT, |placed| {
-                let call = placed.call;
-                self.x(call.start.saturating_add(call.carry).saturating_add(call.generated))
-            });
+            let end = path.first().map_or(LEFT, |placed| self.x(stretches(placed.call)[2]));
             let stretch = |placed: &Placed<'_>| {
                 let call = placed.call;
-                let middle = call.start.saturating_add(call.carry);
-                let end = middle.saturating_add(call.generated);
-                let [x, gen_x, end_x] = [call.start, middle, end].map(|at| self.x(at));
+                let [x, gen_x, end_x] = stretches(call).map(|at| self.x(at));
                 let owned = call.owned_in.as_deref() == Some(&row.row_id) && trains;
                 let class = if owned { "loss" } else { "context" };
                 html! {
                     @if gen_x > x { (block(x, y, gen_x - x, BAR, "carry", &tells(call))) }
                     @if end_x > gen_x {
                         (block(gen_x, y, end_x - gen_x - 1.0, BAR, class, &tells(call)))
-                        @if owned && end_x - gen_x > 26.0 {
-                            (text(gen_x + 4.0, y + 13.0, "on", grouped(call.generated)))
-                        }
+                        @if owned { (count(gen_x, end_x, y, "on", call.generated)) }
                     }
                 }
             };
-            let (tokens, loss) = (grouped(row.tokens), grouped(row.loss_tokens));
             html! {
-                (text(12.0, y + 13.0, "strong", segment(&row.row_id)))
+                (text(12.0, y + 13.0, "strong", cut(segment(&row.row_id), 8)))
                 @for placed in path.iter().rev() { (stretch(placed)) }
                 @if row.borrowed {
                     (block(LEFT, y, 120.0, BAR, "padding", "borrowed input"))
                     (text(LEFT + 128.0, y + 13.0, "note small", "stands in, on borrowed input"))
                 } @else {
-                    (text(end + 8.0, y + 13.0, "note small", format!("{tokens} tokens, {loss} with loss")))
+                    (text(end + 8.0, y + 13.0, "note small", lengths(row)))
                 }
             }
         };
@@ -346,14 +358,17 @@ fn class(call: &TreeCall, trains: bool) -> &'static str {
 }
 
 fn tells(call: &TreeCall) -> String {
-    let row = call.owned_in.as_ref().map_or(String::new(), |row| format!(", owned in {row}"));
-    let context = match &call.context_in[..] {
-        [] => String::new(),
-        rows => format!(", context in {}", rows.join(" ")),
+    let row = call
+        .owned_in
+        .as_ref()
+        .map_or(String::new(), |row| format!(", owned in {}", cut(row, NAME)));
+    let context = match call.context_in.is_empty() {
+        true => String::new(),
+        false => format!(", context in {}", several(&call.context_in)),
     };
     format!(
         "call {}: {}, at {}, {} carry, {} generated{row}{context}",
-        call.call_id,
+        cut(call.call_id.as_str(), NAME),
         call.mark.as_str(),
         call.start,
         call.carry,
@@ -361,7 +376,33 @@ fn tells(call: &TreeCall) -> String {
     )
 }
 
-/// The end of a row id, which tells the rows of one rollout apart.
-fn segment(row: &str) -> String {
-    cut(row.rfind("_s").map_or(row, |at| &row[at + 1..]), 8)
+/// Where the carry of a call begins, its generation, and where that ends. What a broken chain says
+/// of its lengths is a claim, so that its calls begin at the left.
+fn stretches(call: &TreeCall) -> [u64; 3] {
+    let start = if call.root.is_some() { call.start } else { 0 };
+    let middle = start.saturating_add(call.carry);
+    [start, middle, middle.saturating_add(call.generated)]
+}
+
+/// Tokens of a row, in words.
+fn lengths(row: &RowLine) -> String {
+    format!("{} tokens, {} with loss", thousands(row.tokens), thousands(row.loss_tokens))
+}
+
+/// Generated tokens in their block, where there is room.
+fn count(left: f64, right: f64, y: f64, class: &str, tokens: u64) -> Markup {
+    let shown = thousands(tokens);
+    match right - left > wide(&shown) + 7.0 {
+        true => text(left + 4.0, y + 13.0, class, shown),
+        false => html! {},
+    }
+}
+
+/// A few ids, and how many more there are.
+pub fn several(ids: &[String]) -> String {
+    let mut told: Vec<String> = ids.iter().take(TOLD).map(|id| cut(id, NAME)).collect();
+    if ids.len() > TOLD {
+        told.push(format!("and {} more", ids.len() - TOLD));
+    }
+    told.join(" ")
 }

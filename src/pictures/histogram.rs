@@ -3,13 +3,14 @@
 use maud::html;
 
 use super::distribution::{Bin, Distribution, Spread};
-use super::svg::{Picture, block, grouped, line, number, px, text, text_at, text_to};
+use super::svg::{Picture, block, line, number, px, short, text, text_at, text_to};
+use crate::report::thousands;
 
-const WIDTH: f64 = 360.0;
+const WIDTH: f64 = 320.0;
 const HEIGHT: f64 = 200.0;
 /// The frame of the bars.
 const LEFT: f64 = 40.0;
-const RIGHT: f64 = 350.0;
+const RIGHT: f64 = 312.0;
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = 140.0;
 
@@ -48,7 +49,7 @@ pub fn histogram(title: &str, unit: &str, distribution: &Distribution) -> Pictur
             @let y = BOTTOM - (BOTTOM - TOP) * share;
             (line("grid", (LEFT, y), (RIGHT, y)))
         }
-        (text_to(LEFT - 6.0, TOP + 4.0, "note small", grouped(most)))
+        (text_to(LEFT - 6.0, TOP + 4.0, "note small", thousands(most)))
         (text_to(LEFT - 6.0, BOTTOM + 4.0, "note small", "0"))
         @for (at, bin) in bins.iter().enumerate() { (bar(at, bin)) (label(at, bin)) }
         (line("line", (LEFT, BOTTOM), (RIGHT, BOTTOM)))
@@ -96,16 +97,6 @@ pub fn range(bin: &Bin) -> String {
     match bin.low == bin.high {
         true => number(bin.low),
         false => format!("{} to {}", number(bin.low), number(bin.high)),
-    }
-}
-
-/// A number that fits below a bar.
-fn short(x: f64) -> String {
-    match x.abs() {
-        1e9.. => format!("{}G", number(x / 1e9)),
-        1e6.. => format!("{}M", number(x / 1e6)),
-        1e4.. => format!("{}k", number(x / 1e3)),
-        _ => number(x),
     }
 }
 

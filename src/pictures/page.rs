@@ -6,9 +6,9 @@ use super::batch::BatchFacts;
 use super::measures::measures;
 use super::sections;
 use super::style::STYLE;
-use super::svg::{grouped, patterns};
-use crate::explain::{Mark, Summary, Verdict};
-use crate::report::visible;
+use super::svg::patterns;
+use crate::explain::{Summary, Verdict};
+use crate::report::{thousands, visible};
 use crate::rows::Counts;
 
 /// What a page tells.
@@ -58,7 +58,7 @@ h2 { font-size: 1.2rem; margin: 40px 0 8px } h3 { font-size: 1rem; margin: 20px 
 p, li, figcaption { max-width: 72ch; overflow-wrap: anywhere } figcaption, .note { color: var(--note) }
 nav ul { display: flex; flex-wrap: wrap; gap: 4px 16px; padding: 0; list-style: none }
 a { color: inherit; text-underline-offset: 3px }
-code { font: 0.9em ui-monospace, monospace; overflow-wrap: anywhere }
+code { font: 0.9em ui-monospace, monospace; overflow-wrap: anywhere } code.flag { white-space: nowrap }
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(140px, 1fr)); gap: 8px; margin: 12px 0 }
 .tiles div, .stages li, .card { background: var(--panel); border: 1px solid var(--frame); border-radius: 8px }
 .tiles div { padding: 8px 12px } .tiles dt { color: var(--note); font-size: .85rem }
@@ -81,7 +81,11 @@ th { font-weight: 600 } td.n, th.n { text-align: right } td code { white-space: 
 td.t { min-width: 16ch; max-width: 44ch } details { margin: 6px 0 } summary { cursor: pointer; color: var(--note) }
 footer { margin-top: 48px; padding-bottom: 32px; color: var(--note); font-size: .9rem }
 .zero { position: absolute; width: 0; height: 0 }
-@media (max-width: 500px) { .stages { grid-template-columns: 1fr; gap: 18px }
+@media (max-width: 500px) { .stack, .stack tbody, .stack tr, .stack td { display: block; width: 100% }
+  .stack thead { display: none } .stack tr { padding: 6px 0; border-bottom: 1px solid var(--frame) }
+  .stack td, .stack td.n { border: 0; padding: 1px 0; text-align: left; white-space: normal; max-width: none }
+  .stack td:not(:empty)::before { content: attr(data-name) ': '; color: var(--note) }
+  .stack td code { white-space: normal } .stages { grid-template-columns: 1fr; gap: 18px }
   .stages li + li::before { content: '\\2193'; left: 50%; top: -20px } }
 @media print { @page { margin: 14mm } body { font-size: 10.5pt } nav { display: none }
   .wide svg { min-width: 0; max-width: 100% } .scroll { overflow: visible }
@@ -133,7 +137,7 @@ pub fn page(report: &Report<'_>) -> String {
                 footer {
                     p {
                         "Made by " code { "forestctl report" } ". The same archive and settings give "
-                        "the same page. " code { "forestctl report --format json" }
+                        "the same page. " code.flag { "--format json" }
                         " prints its numbers."
                     }
                 }
@@ -155,13 +159,11 @@ const SECTIONS: [(&str, &str); 7] = [
 
 fn headline(report: &Report<'_>) -> Markup {
     let Report { summary, counts, .. } = report;
-    let calls: u64 = summary.calls.values().sum();
-    let of = |verdict| grouped(summary.rollouts_of(verdict));
+    let of = |verdict| thousands(summary.rollouts_of(verdict));
     let (errors, warnings) = report.findings;
-    let accepted = summary.calls_of(Mark::Accepted);
     let ratio = counts.row_tokens as f64 / counts.unique_tokens.max(1) as f64;
     let tiles = [
-        ("prompt groups", counts.groups, format!("{} dropped", grouped(counts.dropped_groups))),
+        ("prompt groups", counts.groups, format!("{} dropped", thousands(counts.dropped_groups))),
         (
             "rollouts",
             summary.rollouts(),
@@ -172,11 +174,15 @@ fn headline(report: &Report<'_>) -> Markup {
                 of(Verdict::Dropped)
             ),
         ),
-        ("calls", calls, format!("{} accepted", grouped(accepted))),
+        (
+            "calls",
+            summary.recorded_calls(),
+            format!("{} selected", thousands(summary.selected_calls)),
+        ),
         (
             "tokens",
             summary.tokens.captured,
-            format!("{} generated", grouped(summary.tokens.generated)),
+            format!("{} generated", thousands(summary.tokens.generated)),
         ),
         ("loss tokens", counts.loss_tokens, "each carries loss once".to_owned()),
         (
@@ -184,15 +190,15 @@ fn headline(report: &Report<'_>) -> Markup {
             counts.rows - counts.padding_rows,
             format!(
                 "{} masked, {ratio:.2} x the tokens of their calls",
-                grouped(counts.masked_rows)
+                thousands(counts.masked_rows)
             ),
         ),
-        ("errors", errors, format!("and {} warnings", grouped(warnings))),
+        ("errors", errors, format!("and {} warnings", thousands(warnings))),
     ];
     html! {
         dl.tiles {
             @for (name, count, more) in &tiles {
-                div { dt { (name) } dd { (grouped(*count)) small { (more) } } }
+                div { dt { (name) } dd { (thousands(*count)) small { (more) } } }
             }
         }
     }

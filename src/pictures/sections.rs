@@ -5,13 +5,13 @@ use maud::{Markup, html};
 use super::batch::batch;
 use super::compaction::compaction;
 use super::flow::flow;
-use super::forest::forest;
+use super::forest::{forest, several};
 use super::histogram::{histogram, range};
 use super::measures::Measure;
 use super::page::{Guard, Report};
-use super::svg::{Picture, cut, grouped, number};
-use crate::explain::{GroupLine, Mark, Portrait, TreeCall, Verdict};
-use crate::report::visible;
+use super::svg::{Picture, cut, number};
+use crate::explain::{Endings, GroupLine, Mark, Portrait, TreeCall, Verdict};
+use crate::report::{thousands, visible};
 
 /// Lines of a table at most; `ls` and `select` list everything.
 const MOST_CALLS: usize = 300;
@@ -28,18 +28,32 @@ fn wide(picture: &Picture, caption: Markup) -> Markup {
     }
 }
 
-/// A table; columns of numbers end at the right.
+/// A table; columns of numbers end at the right. It scrolls by itself where it is too wide.
 fn table(caption: &str, header: &[(&str, bool)], rows: &[Vec<Markup>]) -> Markup {
+    tabulated("", caption, header, rows)
+}
+
+/// A table whose cells stand below one another on a phone: for sentences.
+fn stacked(caption: &str, header: &[(&str, bool)], rows: &[Vec<Markup>]) -> Markup {
+    tabulated("stack", caption, header, rows)
+}
+
+fn tabulated(
+    class_of_table: &str,
+    caption: &str,
+    header: &[(&str, bool)],
+    rows: &[Vec<Markup>],
+) -> Markup {
     let class = |numeric: bool| if numeric { "n" } else { "" };
     html! {
         div.scroll tabindex="0" role="group" aria-label=(caption) {
-            table {
+            table class=(class_of_table) {
                 thead { tr { @for (name, numeric) in header {
                     th scope="col" class=(class(*numeric)) { (name) }
                 } } }
                 tbody { @for row in rows { tr {
-                    @for (cell, (_, numeric)) in row.iter().zip(header) {
-                        td class=(class(*numeric)) { (cell) }
+                    @for (cell, (name, numeric)) in row.iter().zip(header) {
+                        td class=(class(*numeric)) data-name=(name) { (cell) }
                     }
                 } } }
             }
@@ -63,39 +77,40 @@ fn code(text: impl AsRef<str>) -> Markup {
 pub fn data_flow(report: &Report<'_>) -> Markup {
     let Report { summary, counts, .. } = report;
     let marks = [Mark::Accepted, Mark::Rejected, Mark::Failed, Mark::Pending, Mark::Uncommitted];
-    let calls: u64 = summary.calls.values().sum();
-    let marked: Vec<String> = marks
+    let marked = marks
         .iter()
         .filter(|mark| summary.calls_of(**mark) > 0)
-        .map(|mark| format!("{} {}", grouped(summary.calls_of(*mark)), mark.as_str()))
-        .collect();
+        .map(|mark| format!("{} {}", thousands(summary.calls_of(*mark)), mark.as_str()));
+    let unrecorded = (summary.unrecorded_calls > 0)
+        .then(|| format!("{} of them without a record", thousands(summary.unrecorded_calls)));
+    let marked: Vec<String> = marked.chain(unrecorded).collect();
     let ranks = report.batch.settings.data_parallel.get();
     let stages = [
-        ("Captured", format!("{} calls", grouped(calls)), marked.join(", ")),
+        ("Captured", format!("{} calls", thousands(summary.recorded_calls())), marked.join(", ")),
         (
             "Selected",
-            format!("{} calls", grouped(summary.selected_calls)),
+            format!("{} calls", thousands(summary.selected_calls)),
             format!(
                 "{} of {} rollouts are valid",
-                grouped(summary.rollouts_of(Verdict::Valid)),
-                grouped(summary.rollouts())
+                thousands(summary.rollouts_of(Verdict::Valid)),
+                thousands(summary.rollouts())
             ),
         ),
         (
             "Rows",
-            format!("{} rows", grouped(counts.rows - counts.padding_rows)),
+            format!("{} rows", thousands(counts.rows - counts.padding_rows)),
             format!(
                 "{} train, {} carry no loss",
-                grouped(counts.rows - counts.padding_rows - counts.masked_rows),
-                grouped(counts.masked_rows)
+                thousands(counts.rows - counts.padding_rows - counts.masked_rows),
+                thousands(counts.masked_rows)
             ),
         ),
         (
             "Batch",
-            format!("{} rows", grouped(counts.rows)),
+            format!("{} rows", thousands(counts.rows)),
             format!(
                 "{} of execution padding, over {ranks} {}",
-                grouped(counts.padding_rows),
+                thousands(counts.padding_rows),
                 if ranks == 1 { "rank" } else { "ranks" }
             ),
         ),
@@ -114,7 +129,7 @@ pub fn data_flow(report: &Report<'_>) -> Markup {
         ("all physical rows", tokens.physical()),
     ];
     let rows: Vec<Vec<Markup>> =
-        lines.iter().map(|(name, n)| vec![plain(name), plain(grouped(*n))]).collect();
+        lines.iter().map(|(name, n)| vec![plain(name), plain(thousands(*n))]).collect();
     html! {
         section #flow {
             h2 { "Data flow" }
@@ -169,11 +184,11 @@ fn calls(portrait: &Portrait) -> Markup {
             code(cut(call.call_id.as_str(), 12)),
             code(call.parent_call_id.as_ref().map_or(String::new(), |id| cut(id.as_str(), 12))),
             plain(format!("{} {}", call.mark.letter(), call.mark.as_str())),
-            plain(grouped(call.start)),
-            plain(grouped(call.carry)),
-            plain(grouped(call.generated)),
+            plain(thousands(call.start)),
+            plain(thousands(call.carry)),
+            plain(thousands(call.generated)),
             code(call.owned_in.clone().unwrap_or_default()),
-            code(call.context_in.join(" ")),
+            code(several(&call.context_in)),
         ]
     };
     let all = &portrait.tree.calls;
@@ -190,7 +205,7 @@ pub fn compactions(report: &Report<'_>, measures: &[Measure]) -> Markup {
     let leaves: Vec<Vec<Markup>> = summary
         .leaves
         .iter()
-        .map(|(kind, n)| vec![code(kind.as_str()), plain(grouped(*n)), plain(kind.meaning())])
+        .map(|(kind, n)| vec![code(kind.as_str()), plain(thousands(*n)), plain(kind.meaning())])
         .collect();
     let roots: u64 = summary.leaves.values().sum();
     let compactions = summary.compactions.len() as u64;
@@ -198,8 +213,8 @@ pub fn compactions(report: &Report<'_>, measures: &[Measure]) -> Markup {
         section #compaction {
             h2 { "Compaction and guards" }
             p {
-                (grouped(roots)) " roots come after the first one of their rollout; "
-                (grouped(compactions)) " of them are compactions. A harness that guards its context by a "
+                (thousands(roots)) " roots come after the first one of their rollout; "
+                (thousands(compactions)) " of them are compactions. A harness that guards its context by a "
                 "budget of tokens cuts just below it: the greatest context before a compaction shows "
                 "where that is."
             }
@@ -218,19 +233,33 @@ pub fn compactions(report: &Report<'_>, measures: &[Measure]) -> Markup {
             }
             @if !leaves.is_empty() {
                 h3 { "How later roots leave what went before" }
-                (table("Kinds of roots", &[("kind", false), ("roots", true), ("meaning", false)], &leaves))
+                (stacked("Kinds of roots", &[("kind", false), ("roots", true), ("meaning", false)], &leaves))
             }
+            h3 { "How calls ended" }
+            (endings(&summary.endings))
             h3 { "Guards of forest training" }
             (guards(report))
         }
     }
 }
 
+/// What the guards of harness and capture came to, in the capture's words.
+fn endings(endings: &Endings) -> Markup {
+    let row = |word: &str, (selected, others): (u64, u64)| {
+        vec![plain(word), plain(thousands(selected)), plain(thousands(others))]
+    };
+    let words = endings.by_word.iter().map(|(word, counts)| row(word, *counts));
+    let others = (endings.others != (0, 0)).then(|| row("other words", endings.others));
+    let rows: Vec<Vec<Markup>> = words.chain(others).collect();
+    let header = [("ending", false), ("selected", true), ("not selected", true)];
+    stacked("How calls ended", &header, &rows)
+}
+
 fn guards(report: &Report<'_>) -> Markup {
     let Some(guards) = &report.guards else {
         return html! {
             p {
-                "No configuration was given. With " code { "--config grpo.yaml" }
+                "No configuration was given. With " code.flag { "--config grpo.yaml" }
                 ", what keeps the run from forest training stands here."
             }
         };
@@ -251,7 +280,7 @@ fn guards(report: &Report<'_>) -> Markup {
             1 => p { "1 guard does not hold." },
             n => p { (n) " guards do not hold." },
         }
-        @if !rows.is_empty() { (table("Guards that do not hold", &header, &rows)) }
+        @if !rows.is_empty() { (stacked("Guards that do not hold", &header, &rows)) }
     }
 }
 
@@ -266,8 +295,8 @@ pub fn batch_size(report: &Report<'_>) -> Markup {
                 "them; what is filled in has no reward and no loss."
                 @if report.batch.settings.data_parallel.get() == 1 && report.batch.row_multiple == 1 {
                     " One rank and microbatches of one row need no padding; "
-                    code { "--data-parallel" } ", " code { "--train-micro-batch" } " and "
-                    code { "--config" } " set others."
+                    code.flag { "--data-parallel" } ", " code.flag { "--train-micro-batch" } " and "
+                    code.flag { "--config" } " set others."
                 }
             }
             (wide(&batch(&report.summary.groups, &report.batch), html! {
@@ -282,7 +311,7 @@ pub fn reasons(report: &Report<'_>) -> Markup {
     let header = [
         ("code", false),
         ("rollouts", true),
-        ("first reason of", true),
+        ("first", true),
         ("what it means, and what to do", false),
         ("for example", false),
     ];
@@ -291,13 +320,13 @@ pub fn reasons(report: &Report<'_>) -> Markup {
     let rows: Vec<Vec<Markup>> = reasons
         .into_iter()
         .map(|(found, because)| {
-            let rule = found.rule().map(|rule| format!(" (rule {rule})")).unwrap_or_default();
+            let rule = found.rule().map(|rule| format!(" Rule {rule}.")).unwrap_or_default();
             let ids = because.examples.iter().map(|id| code(cut(id.as_str(), 40)));
             vec![
                 code(found.as_str()),
-                plain(grouped(because.rollouts)),
-                plain(grouped(because.first)),
-                html! { (found.summary()) (rule) ". " span.note { (found.help()) } },
+                plain(thousands(because.rollouts)),
+                plain(thousands(because.first)),
+                html! { (found.summary()) (rule) " " span.note { (found.help()) } },
                 html! { @for id in ids { (id) " " } },
             ]
         })
@@ -312,7 +341,7 @@ pub fn reasons(report: &Report<'_>) -> Markup {
                     "Why rollouts carry no loss. " code { "forestctl why " (visible(&report.archive)) " ROLLOUT" }
                     " tells all of one."
                 }
-                (table("Reasons", &header, &rows))
+                (stacked("Reasons", &header, &rows))
             }
         }
     }
@@ -322,7 +351,8 @@ pub fn reasons(report: &Report<'_>) -> Markup {
 fn card(measure: &Measure, more: Markup) -> Markup {
     let distribution = &measure.distribution;
     let header = [(measure.unit, false), ("train", true), ("do not", true)];
-    let row = |bin| vec![plain(range(bin)), plain(grouped(bin.trains)), plain(grouped(bin.others))];
+    let row =
+        |bin| vec![plain(range(bin)), plain(thousands(bin.trains)), plain(thousands(bin.others))];
     let rows: Vec<Vec<Markup>> = distribution.bins.iter().map(row).collect();
     let quantiles = distribution.spread.map(|s| {
         let names = ["least", "5%", "25%", "median", "75%", "95%", "greatest", "mean"];
@@ -351,8 +381,8 @@ pub fn distributions(report: &Report<'_>, measures: &[Measure]) -> Markup {
         "mismatch" if measure.distribution.spread.is_none() => html! {
             p {
                 "Needs log-probabilities to compare with: build rows, score them by "
-                code { "forestctl step --dump-logprobs FILE" } ", and give the file as "
-                code { "--prev-logprobs FILE" } ". " code { "forestctl audit-logprobs" }
+                code { "forestctl step" } " with " code.flag { "--dump-logprobs" } ", and give the file as "
+                code.flag { "--prev-logprobs" } ". " code.flag { "forestctl audit-logprobs" }
                 " compares single calls."
             }
         },
@@ -401,13 +431,13 @@ pub fn groups(report: &Report<'_>) -> Markup {
         let train = group.slots.iter().filter(|slot| slot.trains).count();
         vec![
             code(cut(group.group_id.as_str(), 40)),
-            plain(grouped(group.slots.len() as u64)),
-            plain(grouped(train as u64)),
-            plain(grouped(group.rows() - group.padding)),
-            plain(grouped(group.padding)),
+            plain(thousands(group.slots.len() as u64)),
+            plain(thousands(train as u64)),
+            plain(thousands(group.rows() - group.padding)),
+            plain(thousands(group.padding)),
             plain(group.reward.map_or("-".to_owned(), number)),
-            plain(grouped(group.tokens)),
-            plain(grouped(group.loss_tokens)),
+            plain(thousands(group.tokens)),
+            plain(thousands(group.loss_tokens)),
             plain(group.ratio().map_or("-".to_owned(), |ratio| format!("{ratio:.2}"))),
             code(group.dropped.map_or("", |code| code.as_str())),
         ]
@@ -418,7 +448,7 @@ pub fn groups(report: &Report<'_>) -> Markup {
             h2 { "Prompt groups" }
             p {
                 @if all.len() > MOST_GROUPS {
-                    "The " (MOST_GROUPS) " of " (grouped(all.len() as u64)) " with the most captured tokens. "
+                    "The " (MOST_GROUPS) " of " (thousands(all.len() as u64)) " with the most captured tokens. "
                 }
                 "R / U is how often rows repeat their tokens, as " code { "forestctl du --by group" } " has it."
             }

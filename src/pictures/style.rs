@@ -21,9 +21,9 @@ pub const STYLE: &str = "
 .picture .failed { fill: url(#hatch); stroke: var(--bad); stroke-width: 1.5 }
 .picture .pending { fill: var(--paper); stroke: var(--warn); stroke-dasharray: 4 3 }
 .picture .uncommitted { fill: var(--paper); stroke: var(--line); stroke-dasharray: 1 3 }
-.picture .padding { fill: url(#dots); stroke: var(--hatch) }
+.picture .padding { fill: var(--panel); stroke: var(--hatch); stroke-dasharray: 2 2 }
 .picture .line { stroke: var(--line); fill: none } .picture .grid { stroke: var(--frame); fill: none }
 .picture .cut { stroke: var(--bad); stroke-dasharray: 4 3; fill: none }
 .picture .quartiles { fill: var(--note) } .picture .bad { fill: var(--bad) }
-.picture .ribbon { opacity: .45; stroke: none }
+.picture .ribbon { opacity: .45; stroke: none } .picture .off.ribbon { fill: var(--hatch); opacity: .18 }
 ";

@@ -1,11 +1,9 @@
 //! What SVG pictures are made of.
 
-use std::fmt::Write;
-
 use maud::{Markup, PreEscaped, Render, html};
 
 use super::style::STYLE;
-use crate::report::visible;
+use crate::report::{thousands, visible};
 
 /// A picture: its size in pixels, its name, what it shows in words, and its shapes.
 #[derive(Clone, Debug)]
@@ -52,7 +50,7 @@ impl Picture {
     }
 }
 
-/// Hatches and dots: what stands where a fill would mean loss.
+/// Hatches: what stands where a fill would mean loss.
 pub fn patterns() -> Markup {
     html! {
         defs {
@@ -60,10 +58,6 @@ pub fn patterns() -> Markup {
                 patternTransform="rotate(45)" {
                 rect width="6" height="6" style="fill: var(--paper)" {}
                 line y2="6" stroke-width="2" style="stroke: var(--hatch)" {}
-            }
-            pattern #dots width="5" height="5" patternUnits="userSpaceOnUse" {
-                rect width="5" height="5" style="fill: var(--paper)" {}
-                circle cx="2" cy="2" r="1" style="fill: var(--hatch)" {}
             }
         }
     }
@@ -111,7 +105,7 @@ pub fn legend(x: f64, y: f64, width: f64, entries: &[(&str, &str)]) -> (Markup, 
     let (mut at, mut down) = (x, 0.0);
     let mut places = Vec::new();
     for (class, words) in entries {
-        let wide = 24.0 + 6.4 * words.chars().count() as f64 + 14.0;
+        let wide = 22.0 + 6.2 * words.chars().count() as f64 + 14.0;
         if at > x && at + wide > x + width {
             (at, down) = (x, down + 20.0);
         }
@@ -127,6 +121,11 @@ pub fn legend(x: f64, y: f64, width: f64, entries: &[(&str, &str)]) -> (Markup, 
     (shapes, down + 20.0)
 }
 
+/// Pixels that small text takes, about.
+pub fn wide(text: &str) -> f64 {
+    6.8 * text.chars().count() as f64
+}
+
 /// An id that is no wider than so many letters; the end is cut off.
 pub fn cut(id: &str, letters: usize) -> String {
     let shown = visible(id);
@@ -139,7 +138,7 @@ pub fn cut(id: &str, letters: usize) -> String {
 /// A number for people: grouped, with two decimals where it is not whole.
 pub fn number(x: f64) -> String {
     if x.fract() == 0.0 && x.abs() < 1e15 {
-        let digits = grouped(x.abs() as u64);
+        let digits = thousands(x.abs() as u64);
         return if x < 0.0 { format!("-{digits}") } else { digits };
     }
     let decimals = if x.abs() < 0.1 {
@@ -156,17 +155,15 @@ pub fn number(x: f64) -> String {
     }
 }
 
-/// `1234567` as `1,234,567`.
-pub fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        let _ = write!(out, "{digit}");
+/// A number that fits beside an axis.
+pub fn short(x: f64) -> String {
+    match x.abs() {
+        1e15.. => format!("{x:.0e}"),
+        1e9.. => format!("{}G", number(x / 1e9)),
+        1e6.. => format!("{}M", number(x / 1e6)),
+        1e4.. => format!("{}k", number(x / 1e3)),
+        _ => number(x),
     }
-    out
 }
 
 #[cfg(test)]
