@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::svg::{Picture, block, cut, legend, line, text, text_at};
+use super::svg::{self, Picture, block, cut, legend, line, short, text, text_at};
 use crate::config::BatchSettings;
 use crate::explain::GroupLine;
 use crate::report::thousands;
@@ -159,13 +159,13 @@ fn ranks_of(facts: &BatchFacts, rows: u64, top: f64) -> (Markup, f64) {
     let drawn = ranks.min(MOST_RANKS);
     let wide = ((WIDTH - LEFT - 12.0) / drawn as f64).min(160.0);
     let more = if ranks > drawn { format!("and {} more", ranks - drawn) } else { String::new() };
-    let each = match &facts.bins {
-        None => vec![thousands(rows / ranks as u64) + " rows"; drawn],
+    let each: Vec<[String; 2]> = match &facts.bins {
+        None => vec![[thousands(rows / ranks as u64), "rows".to_owned()]; drawn],
         Some(bins) => {
             let of = |rank: usize| bins.tokens.iter().skip(rank).step_by(ranks);
             let told = |rank| {
-                let (count, tokens) = (of(rank).count(), of(rank).sum());
-                format!("{count} bins, {}", thousands(tokens))
+                let (count, tokens) = (of(rank).count() as u64, of(rank).sum::<u64>());
+                [format!("{} bins", thousands(count)), format!("{} tokens", short(tokens as f64))]
             };
             (0..drawn).map(told).collect()
         }
@@ -175,20 +175,24 @@ fn ranks_of(facts: &BatchFacts, rows: u64, top: f64) -> (Markup, f64) {
         (text(12.0, top + 28.0, "strong", "ranks"))
         @for (rank, told) in each.iter().enumerate() {
             @let x = LEFT + wide * rank as f64;
-            rect.grid x=(super::svg::px(x)) y=(super::svg::px(top + 12.0))
-                width=(super::svg::px(wide - 6.0)) height="34" rx="4" {}
-            (text_at(x + wide / 2.0 - 3.0, top + 26.0, "strong small", format!("rank {rank}")))
-            @if wide > 60.0 { (text_at(x + wide / 2.0 - 3.0, top + 40.0, "note small", told)) }
+            rect.grid x=(svg::px(x)) y=(svg::px(top + 12.0))
+                width=(svg::px(wide - 6.0)) height="52" rx="4" {}
+            @let middle = x + wide / 2.0 - 3.0;
+            @let name = if wide > 60.0 { format!("rank {rank}") } else { rank.to_string() };
+            (text_at(middle, top + 27.0, "strong small", name))
+            @for (line, word) in told.iter().enumerate().filter(|(_, word)| wide > svg::wide(word)) {
+                (text_at(middle, top + 41.0 + 13.0 * line as f64, "note small", word))
+            }
         }
         @if !more.is_empty() { (text(12.0, top + 42.0, "note small", more)) }
         @if let Some(bins) = &facts.bins {
-            (text(LEFT, top + 62.0, "note small", format!(
+            (text(LEFT, top + 80.0, "note small", format!(
                 "{} bins of at most {} tokens; the fewest that could hold the rows are {}% of that",
                 thousands(bins.tokens.len() as u64),
                 thousands(bins.capacity),
-                super::svg::number((bins.efficiency * 1000.0).round() / 10.0)
+                svg::number((bins.efficiency * 1000.0).round() / 10.0)
             )))
         }
     };
-    (shapes, if facts.bins.is_some() { 76.0 } else { 60.0 })
+    (shapes, if facts.bins.is_some() { 94.0 } else { 76.0 })
 }

@@ -69,7 +69,7 @@ pub fn compaction(portrait: &Portrait) -> Picture {
         html! {
             @if let Some(leaves) = leaves {
                 @let x = LEFT + step * at as f64;
-                (line("cut", (x, TOP - 16.0), (x, BOTTOM)))
+                (line("cut", (x, TOP - 3.0), (x, BOTTOM)))
                 @if named { (text(x + 4.0, TOP - 8.0, "bad small", leaves.kind.as_str())) }
             }
             (block(x, BOTTOM - given, width, given, "carry", &tells))

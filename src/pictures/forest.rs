@@ -320,7 +320,9 @@ fn left(portrait: &Portrait, root: usize) -> String {
     leaves.map_or(String::new(), |leaves| {
         format!(
             "{}: {} tokens before, {} now",
-            leaves.kind, leaves.theirs.tokens, leaves.ours.tokens
+            leaves.kind,
+            thousands(leaves.theirs.tokens),
+            thousands(leaves.ours.tokens)
         )
     })
 }

@@ -141,13 +141,10 @@ pub fn number(x: f64) -> String {
         let digits = thousands(x.abs() as u64);
         return if x < 0.0 { format!("-{digits}") } else { digits };
     }
-    let decimals = if x.abs() < 0.1 {
-        4
-    } else if x.abs() < 1000.0 {
-        2
-    } else {
-        0
-    };
+    if x.abs() >= 1000.0 && x.abs() < 1e15 {
+        return number(x.round());
+    }
+    let decimals = if x.abs() < 0.1 { 4 } else { 2 };
     let text = format!("{x:.decimals$}");
     match text.contains('.') {
         true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
@@ -174,7 +171,7 @@ mod tests {
     fn lengths_and_numbers_have_one_form() {
         assert_eq!([px(1.0), px(0.04), px(-0.04), px(f64::NAN)], ["1", "0", "0", "0"]);
         let shown = [0.0, -1.0, 1234567.0, 0.25, 1.0 / 3.0, 0.00123, 12345.6];
-        let wanted = ["0", "-1", "1,234,567", "0.25", "0.33", "0.0012", "12346"];
+        let wanted = ["0", "-1", "1,234,567", "0.25", "0.33", "0.0012", "12,346"];
         assert_eq!(shown.map(number), wanted);
     }
 

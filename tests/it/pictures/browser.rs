@@ -167,6 +167,15 @@ fn the_page_fits_a_phone_and_a_wide_window() {
     }
 }
 
+#[test]
+fn batches_of_any_size_are_laid_out() {
+    let packed = ["--sequence-packing", "--pack-tokens", "600", "--data-parallel"];
+    for flags in [&["--data-parallel", "40"][..], &[&packed[..], &["8"]].concat()] {
+        let Some(browser) = Browser::of(ingested("staged-v2").groups, flags) else { return };
+        laid_out(&browser.ask(1200, false));
+    }
+}
+
 /// Relative luminance of `#rrggbb`.
 fn luminance(color: &str) -> f64 {
     let channel = |at: usize| {

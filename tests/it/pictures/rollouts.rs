@@ -174,3 +174,19 @@ fn pictures_of_large_rollouts_stay_small() {
         }
     }
 }
+
+/// The picture of docs/report.md is that of the capture that README tours.
+#[test]
+fn the_picture_of_the_docs_is_fresh() {
+    let groups = groups("staged-v2");
+    let views = views(&groups, POLICIES[0]);
+    let slots = views.iter().flat_map(|view| view.slots());
+    let mut named = slots.filter(|slot| slot.rollout.rollout_id.as_str() == "p03_g3");
+    let fresh = rollout_svg(named.next().unwrap(), None);
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/rollout.svg");
+    if std::fs::read_to_string(&path).ok().as_deref() != Some(&fresh) {
+        let aside = std::env::temp_dir().join("rollout.svg");
+        std::fs::write(&aside, fresh).unwrap();
+        panic!("docs/rollout.svg is stale; the fresh one is {}", aside.display());
+    }
+}
