@@ -243,7 +243,10 @@ impl<'a> Drawing<'a> {
                 Some(number) => format!("{number}{}{scored}", call.mark.letter()),
                 None => format!("{} no record", call.mark.letter()),
             };
-            let x = if call.recorded { self.x(stretches(call)[0]) } else { LEFT };
+            // Beside the line that comes down to a branch.
+            let beside =
+                if call.parent_call_id.is_some() && free[*lane] == 0.0 { 4.0 } else { 0.0 };
+            let x = if call.recorded { self.x(stretches(call)[0]) + beside } else { LEFT };
             let fits = x >= free[*lane];
             if fits {
                 free[*lane] = x + wide(&name) + 4.0;
