@@ -124,28 +124,37 @@ fn quantile(sorted: &[f64], share: f64) -> f64 {
     low + (high - low) * at.fract()
 }
 
-/// Ends of bins: round numbers, equally far apart, or in steps of 1, 2, 5, 10 with a long tail.
+/// Ends of bins, from the least value to the greatest: round numbers, equally far apart, or in
+/// steps of 1, 2, 5, 10 with a long tail.
 fn ends(spread: &Spread) -> Vec<f64> {
-    if spread.min > 0.0 && spread.max > LONG_TAIL * spread.median {
-        let least = round_below(spread.min);
-        let mut end = round_below(spread.max / DECADES).max(least);
-        let mut ends = if end > least { vec![least, end] } else { vec![end] };
-        while end <= spread.max && end.is_finite() {
-            end = next_round(end);
-            ends.push(end);
-        }
-        return ends;
+    let long = spread.min > 0.0 && spread.max > LONG_TAIL * spread.median;
+    let ends = if long { growing(spread) } else { even(spread) };
+    let covers = ends.first().is_some_and(|&first| first <= spread.min)
+        && ends.last().is_some_and(|&last| last >= spread.max)
+        && ends.iter().all(|end| end.is_finite())
+        && ends.windows(2).all(|w| w[0] < w[1]);
+    // Beside values near the limits of floats, steps vanish or end too early.
+    if covers { ends } else { vec![spread.min, spread.max] }
+}
+
+fn growing(spread: &Spread) -> Vec<f64> {
+    let least = round_below(spread.min);
+    let mut end = round_below(spread.max / DECADES).max(least);
+    let mut ends = if end > least { vec![least, end] } else { vec![end] };
+    // Six decades have far fewer steps; where floats end, a step may stand still.
+    while end <= spread.max && ends.len() < 100 {
+        end = next_round(end);
+        ends.push(end);
     }
+    ends
+}
+
+fn even(spread: &Spread) -> Vec<f64> {
     let step = round_above((spread.max - spread.min) / BINS);
     let first = (spread.min / step).floor();
     let count = ((spread.max / step).floor() - first) as usize + 1;
     // Multiples of the step, not sums of it, so that ends are round.
-    let ends: Vec<f64> = (0..=count.min(100)).map(|at| (first + at as f64) * step).collect();
-    // A step that vanishes beside the values makes no bins.
-    match ends.windows(2).all(|w| w[0] < w[1]) {
-        true => ends,
-        false => vec![spread.min, spread.max],
-    }
+    (0..=count.min(100)).map(|at| (first + at as f64) * step).collect()
 }
 
 /// The greatest of 1, 2, 5 times a power of ten that is not above `x`.
@@ -181,19 +190,23 @@ mod tests {
     }
 
     #[test]
-    fn few_values_have_a_bin_each() {
-        let found = of(&[1.0, 0.0, 1.0], &[0.5]);
+    fn values_that_repeat_and_whole_numbers_have_a_bin_each() {
+        let found = of(&[1.0, 0.0, 1.0, 0.0], &[0.5, 0.5]);
         let bins: Vec<_> = found.bins.iter().map(|b| (b.low, b.trains, b.others)).collect();
-        assert_eq!(bins, [(0.0, 1, 0), (0.5, 0, 1), (1.0, 2, 0)]);
+        assert_eq!(bins, [(0.0, 2, 0), (0.5, 0, 2), (1.0, 2, 0)]);
         let spread = found.spread.unwrap();
-        assert_eq!((spread.mean, spread.median, spread.p25), (0.625, 0.75, 0.375));
+        assert_eq!((spread.mean, spread.median, spread.p25), (0.5, 0.5, 0.125));
+        assert!(of(&[3.0, 1.0], &[]).bins.iter().all(|bin| bin.low == bin.high));
+        assert!(of(&[0.3, 0.1], &[]).bins.iter().all(|bin| bin.low < bin.high));
+        assert_eq!(of(&[0.3], &[]).bins.len(), 1);
     }
 
     #[test]
     fn bins_end_at_round_numbers_and_grow_with_a_long_tail() {
-        let even: Vec<f64> = (3..=163).map(f64::from).collect();
+        let even: Vec<f64> = (3..=323).map(f64::from).collect();
         let ends: Vec<f64> = of(&even, &[]).bins.iter().map(|bin| bin.low).collect();
-        assert_eq!(ends, [0.0, 20.0, 40.0, 60.0, 80.0, 100.0, 120.0, 140.0, 160.0]);
+        let wanted: Vec<f64> = (0..=16).map(|at| 20.0 * f64::from(at)).collect();
+        assert_eq!(ends, wanted);
         let mut tail: Vec<f64> = (1..=20).map(f64::from).collect();
         tail.push(3000.0);
         let ends: Vec<f64> = of(&tail, &[]).bins.iter().map(|bin| bin.low).collect();
@@ -204,6 +217,15 @@ mod tests {
     fn nothing_finite_has_no_spread() {
         let found = of(&[f64::NAN], &[f64::INFINITY]);
         assert_eq!(found, Distribution { spread: None, bins: Vec::new() });
+    }
+
+    #[test]
+    fn values_at_the_limits_of_floats_share_a_bin() {
+        let found = of(&[-4.92809490650146e-309, 2.306566266986056e302], &[]);
+        assert_eq!(found.bins.iter().map(|bin| bin.trains).collect::<Vec<_>>(), [2]);
+        let least = f64::from_bits(1);
+        let found = of(&[least, least, 2.0 * least, 100.0 * least], &[]);
+        assert_eq!(found.bins.iter().map(|bin| bin.trains).sum::<u64>(), 4);
     }
 
     proptest! {
