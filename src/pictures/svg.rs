@@ -21,7 +21,7 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// As part of a page that has [`STYLE`] and [`patterns`].
+    /// As part of a page that has the style and the patterns of pictures.
     pub fn inline(&self) -> Markup {
         self.element(html! {})
     }
