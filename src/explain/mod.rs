@@ -1,4 +1,5 @@
-//! What became of captured calls and tokens, and why: values for `ls`, `show`, `why` and `diff`.
+//! What became of captured calls and tokens, and why: values for `ls`, `show`, `why`,
+//! `diff` and `report`.
 //!
 //! Nothing here decides anything. A [`View`] holds one prompt group as the stages leave it
 //! (captured, selected, found wrong, laid out as rows), and everything else reads it.

@@ -44,7 +44,7 @@ impl Bins {
 }
 
 const WIDTH: f64 = 760.0;
-const LEFT: f64 = 112.0;
+const LEFT: f64 = 148.0;
 const CELL: f64 = 20.0;
 /// Prompt groups and rows of each that are drawn at most, and ranks.
 const MOST_GROUPS: usize = 6;
@@ -88,6 +88,9 @@ pub fn batch(groups: &[GroupLine], facts: &BatchFacts) -> Picture {
         if ranks == 1 { "rank" } else { "ranks" }
     );
     let note = match facts.settings.sequence_packing {
+        _ if facts.row_multiple == 1 => {
+            "one rank, microbatches of one row: nothing to fill up".to_owned()
+        }
         true => format!(
             "packed: every group has a multiple of {} rows, one per rank",
             facts.row_multiple
@@ -136,7 +139,7 @@ fn cells(group: &GroupLine, top: f64, columns: usize, wide: f64) -> (Markup, f64
     let lines = all.len().div_ceil(columns).max(1);
     let left_out = group.rows() as usize - all.len();
     let shapes = html! {
-        (text(12.0, top + 14.0, "strong", cut(group.group_id.as_str(), 13)))
+        (text(12.0, top + 14.0, "strong", cut(group.group_id.as_str(), 9)))
         @for (at, (class, name)) in all.iter().enumerate() {
             @let (x, y) = place(at);
             @let tells = format!("group {}: {name}", group.group_id);

@@ -37,7 +37,7 @@ const wide = [...document.querySelectorAll('body *')].filter(e => !scrolls(e) &&
 const pictures = [...document.querySelectorAll('svg.picture')].map(svg => ({
   name: svg.getAttribute('aria-label'), words: svg.querySelector('desc').textContent, box: box(svg),
   texts: [...svg.querySelectorAll('text')].map(t => [t.textContent, ...box(t)]),
-  blocks: svg.querySelectorAll('rect').length }));
+  blocks: [...svg.querySelectorAll('rect')].filter(r => r.querySelector('title')).map(box) }));
 const style = getComputedStyle(document.body);
 const variable = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const links = [...document.querySelectorAll('a')].filter(a => !document.querySelector(a.hash));
@@ -137,6 +137,17 @@ fn laid_out(answer: &Value) {
                 "{name}: {text:?} is cut off: {at:?} {frame:?}"
             );
         }
+        // A word is inside a block, or beside it.
+        let blocks: Vec<Vec<f64>> =
+            picture["blocks"].as_array().unwrap().iter().map(numbers).collect();
+        for (text, a) in &texts {
+            for b in &blocks {
+                let across = a[2].min(b[2]) - a[0].max(b[0]);
+                let down = a[3].min(b[3]) - a[1].max(b[1]);
+                let inside = a[0] >= b[0] - 1.0 && a[2] <= b[2] + 1.0;
+                assert!(inside || across < 1.5 || down < 4.0, "{name}: {text:?} runs into a block");
+            }
+        }
         for (at, (text, a)) in texts.iter().enumerate() {
             for (other, b) in &texts[at + 1..] {
                 let across = a[2].min(b[2]) - a[0].max(b[0]);
@@ -153,7 +164,9 @@ fn laid_out(answer: &Value) {
 #[test]
 fn the_page_fits_a_phone_and_a_wide_window() {
     let flags = ["--data-parallel", "4", "--rollout", "p03_g0"];
-    let Some(browser) = Browser::of(ingested("staged-v2").groups, &flags) else { return };
+    let mut groups = ingested("staged-v2").groups;
+    groups[1].group_id = "WWWWWWWWWWWWWWWWWWWW".into();
+    let Some(browser) = Browser::of(groups, &flags) else { return };
     for width in [390, 1200] {
         let answer = browser.ask(width, false);
         assert_eq!(answer["width"], width);
