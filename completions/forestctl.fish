@@ -45,6 +45,7 @@ complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "why" -d 'Say wh
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "diff" -d 'Compare two policies on one archive, or two archives, rollout by rollout'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "build-rows" -d 'Turn selected calls into training rows, with masks, padding, and advantages'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "du" -d 'How often rows repeat their tokens, and what a step gains by computing each prefix once'
+complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "report" -d 'Write one page about an archive: data flow, calls to rows, compaction, batch size, distributions'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "cleanup-plan" -d 'List staging keys that may be removed, and those that must stay'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "config" -d 'Check a NeMo-RL configuration for forest training, or show what it settles'
 complete -c forestctl -n "__fish_forestctl_needs_command" -f -a "doctor" -d 'Tell what is installed, what is missing, and the command that mends it'
@@ -726,6 +727,59 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand du" -s q -l quiet -d
 complete -c forestctl -n "__fish_forestctl_using_subcommand du" -s v -l verbose -d 'Log what is being done; twice for details'
 complete -c forestctl -n "__fish_forestctl_using_subcommand du" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c forestctl -n "__fish_forestctl_using_subcommand du" -s V -l version -d 'Print version'
+complete -c forestctl -n "__fish_forestctl_using_subcommand report" -s o -l output -d 'The page to write; - is stdout' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand report" -l rollout -d 'Draw this rollout: its id, or how it begins' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand report" -l tokenizer -d 'tokenizer.json of the model: shows text beside token ids' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand report" -l config -d 'NeMo-RL YAML whose sections token_capture, policy, grpo, loss_fn and async_rl are read' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand report" -l policy -d 'Which captured calls train [default: returned_history]' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand report" -l selector-python -d 'Python interpreter of a module:function policy' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand report" -l selector-timeout -d 'Seconds that a selector may take for one rollout' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand report" -l min-valid-fraction -d 'Drop prompt groups of which a smaller share of rollouts has a verified layout' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand report" -l data-parallel -d 'Ranks that share the rows of a group' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand report" -l train-micro-batch -d 'Rows of a training microbatch [default: 1]' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand report" -l logprob-micro-batch -d 'Rows of a log-probability microbatch [default: 1]' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand report" -l sequence-packing -d 'Rows will be packed into bins: only the ranks must divide their number' -r -f -a "true\t''
+false\t''"
+complete -c forestctl -n "__fish_forestctl_using_subcommand report" -l min-step-batch-fraction -d 'Stop unless at least this share of the step\'s prompt groups is kept' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand report" -l prompts-per-step -d 'Prompt groups of a step; without it, those in the archive' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand report" -l max-skipped-prompts -d 'Stop when more prompt groups than this are dropped' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand report" -l max-consecutive-dropped-prompts -d 'Stop when more prompt groups than this are dropped one after the other, in order of ids' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand report" -l pack-tokens -d 'Pack now: tokens that a bin holds at most; rows.json lists the bins' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand report" -l packer -d 'How rows are assigned to bins [default: modified_first_fit_decreasing]' -r -f -a "concatenative\t'In row order; a row that does not fit begins the next bin'
+first_fit_decreasing\t'Longest first, each into the first bin with room'
+first_fit_shuffle\t'In an order shuffled by the seed, each into the first bin with room'
+modified_first_fit_decreasing\t'Long rows one by one, completed by shorter ones; what is left over longest first'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand report" -l row-pad-multiple -d 'The length of every row is rounded up to a multiple of this [default: 1]' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand report" -l microbatch-order -d 'Order of the bins of a rank [default: packer]' -r -f -a "packer\t'As the packer made them'
+largest_first\t'Most tokens first'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand report" -l pack-seed -d 'Seed of first_fit_shuffle, as of Python\'s random.seed' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand report" -l no-leave-one-out -d 'Keep the owner\'s own reward in its baseline' -r -f -a "true\t''
+false\t''"
+complete -c forestctl -n "__fish_forestctl_using_subcommand report" -l no-normalize -d 'Do not divide by the standard deviation of the rewards' -r -f -a "true\t''
+false\t''"
+complete -c forestctl -n "__fish_forestctl_using_subcommand report" -l advantage-clip-low -d 'Least advantage of an owner that trains' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand report" -l advantage-clip-high -d 'Greatest advantage of an owner that trains' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand report" -l overlong-filtering -d 'Mask rollouts of which a selected generation stopped at a length limit' -r -f -a "true\t''
+false\t''"
+complete -c forestctl -n "__fish_forestctl_using_subcommand report" -l masked-reward-policy -d 'Whose rewards enter the baseline [default: exclude]' -r -f -a "exclude\t'Only owners that train'
+include\t'Also owners that a learner filter masks (overlong, sequence error)'
+include_all\t'Every slot of the group'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand report" -l seq-logprob-error-threshold -d 'Mask rollouts whose pooled error of captured log-probabilities exceeds this; needs --prev-logprobs' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand report" -l prev-logprobs -d 'Log-probabilities under the previous policy, as `step --dump-logprobs` writes them' -r -F
+complete -c forestctl -n "__fish_forestctl_using_subcommand report" -l format -d 'How results are printed on stdout: human, json, jsonl, or csv' -r -f -a "human\t'For reading; not stable'
+json\t'One versioned JSON document'
+jsonl\t'One JSON object per item and line'
+csv\t'A table with a header line'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand report" -l color -d 'When to colour: auto, always, or never; NO_COLOR is honoured' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c forestctl -n "__fish_forestctl_using_subcommand report" -s j -l jobs -d 'Worker threads; 0 means one per core. Results are the same bytes for any number' -r
+complete -c forestctl -n "__fish_forestctl_using_subcommand report" -l force -d 'Replace an existing file'
+complete -c forestctl -n "__fish_forestctl_using_subcommand report" -l assume-complete -d 'Take sources that cannot tell whether calls were lost as complete'
+complete -c forestctl -n "__fish_forestctl_using_subcommand report" -s q -l quiet -d 'Say only what is asked for; exit codes stay'
+complete -c forestctl -n "__fish_forestctl_using_subcommand report" -s v -l verbose -d 'Log what is being done; twice for details'
+complete -c forestctl -n "__fish_forestctl_using_subcommand report" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c forestctl -n "__fish_forestctl_using_subcommand report" -s V -l version -d 'Print version'
 complete -c forestctl -n "__fish_forestctl_using_subcommand cleanup-plan" -l format -d 'How results are printed on stdout: human, json, jsonl, or csv' -r -f -a "human\t'For reading; not stable'
 json\t'One versioned JSON document'
 jsonl\t'One JSON object per item and line'
@@ -944,23 +998,24 @@ complete -c forestctl -n "__fish_forestctl_using_subcommand generated" -s q -l q
 complete -c forestctl -n "__fish_forestctl_using_subcommand generated" -s v -l verbose -d 'Log what is being done; twice for details'
 complete -c forestctl -n "__fish_forestctl_using_subcommand generated" -s h -l help -d 'Print help'
 complete -c forestctl -n "__fish_forestctl_using_subcommand generated" -s V -l version -d 'Print version'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "ingest" -d 'Read captures into an archive'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "validate" -d 'Prove an archive: digests, lengths, lineage, completeness'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "select" -d 'Choose the calls that train, with a verdict and reason for every rollout'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "ls" -d 'List rollouts with verdict, reward, advantage, and tokens'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "show" -d 'Show one rollout as a tree: calls, roots, branches, rows, and findings'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "why" -d 'Say why a rollout, a call, or a token trains or does not, by evidence and rule'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "diff" -d 'Compare two policies on one archive, or two archives, rollout by rollout'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "build-rows" -d 'Turn selected calls into training rows, with masks, padding, and advantages'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "du" -d 'How often rows repeat their tokens, and what a step gains by computing each prefix once'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "cleanup-plan" -d 'List staging keys that may be removed, and those that must stay'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "config" -d 'Check a NeMo-RL configuration for forest training, or show what it settles'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "doctor" -d 'Tell what is installed, what is missing, and the command that mends it'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "step" -d 'Run GRPO optimizer steps on rows'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "audit-logprobs" -d 'Compare log-probabilities: captured, under each call\'s own context, and in rows'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "completions" -d 'Print shell completions'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "man" -d 'Print a man page'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "generated" -d 'Write the generated files of the repository'
-complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du report cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "ingest" -d 'Read captures into an archive'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du report cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "validate" -d 'Prove an archive: digests, lengths, lineage, completeness'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du report cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "select" -d 'Choose the calls that train, with a verdict and reason for every rollout'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du report cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "ls" -d 'List rollouts with verdict, reward, advantage, and tokens'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du report cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "show" -d 'Show one rollout as a tree: calls, roots, branches, rows, and findings'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du report cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "why" -d 'Say why a rollout, a call, or a token trains or does not, by evidence and rule'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du report cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "diff" -d 'Compare two policies on one archive, or two archives, rollout by rollout'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du report cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "build-rows" -d 'Turn selected calls into training rows, with masks, padding, and advantages'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du report cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "du" -d 'How often rows repeat their tokens, and what a step gains by computing each prefix once'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du report cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "report" -d 'Write one page about an archive: data flow, calls to rows, compaction, batch size, distributions'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du report cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "cleanup-plan" -d 'List staging keys that may be removed, and those that must stay'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du report cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "config" -d 'Check a NeMo-RL configuration for forest training, or show what it settles'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du report cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "doctor" -d 'Tell what is installed, what is missing, and the command that mends it'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du report cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "step" -d 'Run GRPO optimizer steps on rows'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du report cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "audit-logprobs" -d 'Compare log-probabilities: captured, under each call\'s own context, and in rows'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du report cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "completions" -d 'Print shell completions'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du report cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "man" -d 'Print a man page'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du report cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "generated" -d 'Write the generated files of the repository'
+complete -c forestctl -n "__fish_forestctl_using_subcommand help; and not __fish_seen_subcommand_from ingest validate select ls show why diff build-rows du report cleanup-plan config doctor step audit-logprobs completions man generated help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c forestctl -n "__fish_forestctl_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "check" -d 'Report everything that keeps a file from forest training'
 complete -c forestctl -n "__fish_forestctl_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "show" -d 'Print every setting of build-rows, and where its value comes from'

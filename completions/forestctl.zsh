@@ -392,6 +392,66 @@ never\:"Never"))' \
 ':source -- An archive or a rows directory:_files' \
 && ret=0
 ;;
+(report)
+_arguments "${_arguments_options[@]}" : \
+'-o+[The page to write; - is stdout]:HTML:_files' \
+'--output=[The page to write; - is stdout]:HTML:_files' \
+'--rollout=[Draw this rollout\: its id, or how it begins]:ROLLOUT:_default' \
+'--tokenizer=[tokenizer.json of the model\: shows text beside token ids]:FILE:_files' \
+'--config=[NeMo-RL YAML whose sections token_capture, policy, grpo, loss_fn and async_rl are read]:YAML:_files' \
+'--policy=[Which captured calls train \[default\: returned_history\]]:POLICY:_default' \
+'--selector-python=[Python interpreter of a module\:function policy]:PYTHON:_files' \
+'--selector-timeout=[Seconds that a selector may take for one rollout]:SECONDS:_default' \
+'--min-valid-fraction=[Drop prompt groups of which a smaller share of rollouts has a verified layout]:FRACTION:_default' \
+'--data-parallel=[Ranks that share the rows of a group]:N:_default' \
+'--train-micro-batch=[Rows of a training microbatch \[default\: 1\]]:N:_default' \
+'--logprob-micro-batch=[Rows of a log-probability microbatch \[default\: 1\]]:N:_default' \
+'--sequence-packing=[Rows will be packed into bins\: only the ranks must divide their number]::BOOL:(true false)' \
+'--min-step-batch-fraction=[Stop unless at least this share of the step'\''s prompt groups is kept]:FRACTION:_default' \
+'--prompts-per-step=[Prompt groups of a step; without it, those in the archive]:N:_default' \
+'--max-skipped-prompts=[Stop when more prompt groups than this are dropped]:N:_default' \
+'--max-consecutive-dropped-prompts=[Stop when more prompt groups than this are dropped one after the other, in order of ids]:N:_default' \
+'--pack-tokens=[Pack now\: tokens that a bin holds at most; rows.json lists the bins]:TOKENS:_default' \
+'--packer=[How rows are assigned to bins \[default\: modified_first_fit_decreasing\]]:PACKER:((concatenative\:"In row order; a row that does not fit begins the next bin"
+first_fit_decreasing\:"Longest first, each into the first bin with room"
+first_fit_shuffle\:"In an order shuffled by the seed, each into the first bin with room"
+modified_first_fit_decreasing\:"Long rows one by one, completed by shorter ones; what is left over longest first"))' \
+'--row-pad-multiple=[The length of every row is rounded up to a multiple of this \[default\: 1\]]:N:_default' \
+'--microbatch-order=[Order of the bins of a rank \[default\: packer\]]:ORDER:((packer\:"As the packer made them"
+largest_first\:"Most tokens first"))' \
+'--pack-seed=[Seed of first_fit_shuffle, as of Python'\''s random.seed]:SEED:_default' \
+'--no-leave-one-out=[Keep the owner'\''s own reward in its baseline]::BOOL:(true false)' \
+'--no-normalize=[Do not divide by the standard deviation of the rewards]::BOOL:(true false)' \
+'--advantage-clip-low=[Least advantage of an owner that trains]:A:_default' \
+'--advantage-clip-high=[Greatest advantage of an owner that trains]:A:_default' \
+'--overlong-filtering=[Mask rollouts of which a selected generation stopped at a length limit]::BOOL:(true false)' \
+'--masked-reward-policy=[Whose rewards enter the baseline \[default\: exclude\]]:POLICY:((exclude\:"Only owners that train"
+include\:"Also owners that a learner filter masks (overlong, sequence error)"
+include_all\:"Every slot of the group"))' \
+'--seq-logprob-error-threshold=[Mask rollouts whose pooled error of captured log-probabilities exceeds this; needs --prev-logprobs]:X:_default' \
+'--prev-logprobs=[Log-probabilities under the previous policy, as \`step --dump-logprobs\` writes them]:FILE:_files' \
+'--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
+json\:"One versioned JSON document"
+jsonl\:"One JSON object per item and line"
+csv\:"A table with a header line"))' \
+'--color=[When to colour\: auto, always, or never; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+always\:"Always"
+never\:"Never"))' \
+'-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--jobs=[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--force[Replace an existing file]' \
+'--assume-complete[Take sources that cannot tell whether calls were lost as complete]' \
+'(-v --verbose)-q[Say only what is asked for; exit codes stay]' \
+'(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
+'*-v[Log what is being done; twice for details]' \
+'*--verbose[Log what is being done; twice for details]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'-V[Print version]' \
+'--version[Print version]' \
+':archive -- The archive:_files' \
+&& ret=0
+;;
 (cleanup-plan)
 _arguments "${_arguments_options[@]}" : \
 '--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
@@ -787,6 +847,10 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
+(report)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
 (cleanup-plan)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
@@ -864,6 +928,7 @@ _forestctl_commands() {
 'diff:Compare two policies on one archive, or two archives, rollout by rollout' \
 'build-rows:Turn selected calls into training rows, with masks, padding, and advantages' \
 'du:How often rows repeat their tokens, and what a step gains by computing each prefix once' \
+'report:Write one page about an archive\: data flow, calls to rows, compaction, batch size, distributions' \
 'cleanup-plan:List staging keys that may be removed, and those that must stay' \
 'config:Check a NeMo-RL configuration for forest training, or show what it settles' \
 'doctor:Tell what is installed, what is missing, and the command that mends it' \
@@ -971,6 +1036,7 @@ _forestctl__subcmd__help_commands() {
 'diff:Compare two policies on one archive, or two archives, rollout by rollout' \
 'build-rows:Turn selected calls into training rows, with masks, padding, and advantages' \
 'du:How often rows repeat their tokens, and what a step gains by computing each prefix once' \
+'report:Write one page about an archive\: data flow, calls to rows, compaction, batch size, distributions' \
 'cleanup-plan:List staging keys that may be removed, and those that must stay' \
 'config:Check a NeMo-RL configuration for forest training, or show what it settles' \
 'doctor:Tell what is installed, what is missing, and the command that mends it' \
@@ -1061,6 +1127,11 @@ _forestctl__subcmd__help__subcmd__man_commands() {
     local commands; commands=()
     _describe -t commands 'forestctl help man commands' commands "$@"
 }
+(( $+functions[_forestctl__subcmd__help__subcmd__report_commands] )) ||
+_forestctl__subcmd__help__subcmd__report_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl help report commands' commands "$@"
+}
 (( $+functions[_forestctl__subcmd__help__subcmd__select_commands] )) ||
 _forestctl__subcmd__help__subcmd__select_commands() {
     local commands; commands=()
@@ -1100,6 +1171,11 @@ _forestctl__subcmd__ls_commands() {
 _forestctl__subcmd__man_commands() {
     local commands; commands=()
     _describe -t commands 'forestctl man commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__report_commands] )) ||
+_forestctl__subcmd__report_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl report commands' commands "$@"
 }
 (( $+functions[_forestctl__subcmd__select_commands] )) ||
 _forestctl__subcmd__select_commands() {

@@ -9,7 +9,8 @@
 //! Every stage is a pure library: typed values and [`finding::Finding`]s in and out. Only [`cli`]
 //! prints, exits or reads the environment. Data flows one way, as drawn.
 //!
-//! [`explain`] looks on: it tells what the stages made of each rollout, call and token.
+//! [`explain`] looks on: it tells what the stages made of each rollout, call and token, and
+//! [`pictures`] draws it.
 //!
 //! The library never calls libtorch: [`step`] decides what an optimizer step computes, and the
 //! program `forestctl-step` (`src/learner`) computes it on tensors.
@@ -28,6 +29,7 @@ pub mod id;
 pub mod ingest;
 pub mod ordered;
 pub mod output;
+pub mod pictures;
 pub mod report;
 pub mod rows;
 pub mod select;

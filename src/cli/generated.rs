@@ -62,6 +62,7 @@ fn schemas() -> Vec<(String, String)> {
         ("diff", super::diff::schema()),
         ("build-rows", super::build_rows::schema()),
         ("du", super::du::schema()),
+        ("report", super::report::schema()),
         ("cleanup-plan", super::cleanup_plan::schema()),
         ("config-check", super::config::check_schema()),
         ("config-show", super::config::show_schema()),

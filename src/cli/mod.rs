@@ -28,6 +28,7 @@ mod levels;
 mod looking;
 pub mod ls;
 pub mod man;
+pub mod report;
 mod reports;
 mod resolve;
 pub mod select;
@@ -125,6 +126,7 @@ enum Command {
     Diff(diff::DiffArgs),
     BuildRows(build_rows::BuildRowsArgs),
     Du(du::DuArgs),
+    Report(report::ReportArgs),
     CleanupPlan(cleanup_plan::CleanupPlanArgs),
     Config(config::ConfigArgs),
     Doctor(doctor::DoctorArgs),
@@ -190,6 +192,7 @@ impl Command {
                 | Command::Diff(_)
                 | Command::BuildRows(_)
                 | Command::Du(_)
+                | Command::Report(_)
                 | Command::CleanupPlan(_)
         )
     }
@@ -205,6 +208,7 @@ impl Command {
             Command::Diff(args) => args.run(ui),
             Command::BuildRows(args) => args.run(ui),
             Command::Du(args) => args.run(ui),
+            Command::Report(args) => args.run(ui),
             Command::CleanupPlan(args) => args.run(ui),
             Command::Config(args) => args.run(ui),
             Command::Doctor(args) => args.run(ui),

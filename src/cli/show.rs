@@ -11,7 +11,7 @@ use super::looking::{self, LookingArgs, TokenizerArg, short};
 use super::selecting::SelectingArgs;
 use super::ui::{Format, Tone, Ui, thousands};
 use crate::error::Result;
-use crate::explain::{Mark, RolloutFate, RowLine, Tree, TreeCall, Verdict, rollout, tree};
+use crate::explain::{Mark, RolloutFate, RowLine, Tree, TreeCall, Verdict, rollout, segment, tree};
 use crate::finding::{Finding, Severity};
 use crate::id::CallId;
 use crate::report::visible;
@@ -152,13 +152,7 @@ fn codes(call: &TreeCall) -> String {
 
 /// The letter that stands for a mark where there is no colour.
 pub(super) fn letter(mark: Mark) -> char {
-    match mark {
-        Mark::Accepted => '+',
-        Mark::Rejected => '-',
-        Mark::Failed => '!',
-        Mark::Pending => '?',
-        Mark::Uncommitted => '~',
-    }
+    mark.letter()
 }
 
 /// The tone of a mark.
@@ -169,11 +163,6 @@ pub(super) fn tone(mark: Mark) -> Tone {
         Mark::Failed => Tone::Bad,
         Mark::Pending | Mark::Uncommitted => Tone::Warn,
     }
-}
-
-/// The end of a row id, which tells the rows of one rollout apart.
-fn segment(row: &str) -> &str {
-    row.rfind("_s").map_or(row, |at| &row[at + 1..])
 }
 
 /// What a rollout is, in lines; with what to do about each reason, if `helping`.

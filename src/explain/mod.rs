@@ -1,4 +1,5 @@
-//! What became of captured calls and tokens, and why: values for `ls`, `show`, `why` and `diff`.
+//! What became of captured calls and tokens, and why: values for `ls`, `show`, `why`,
+//! `diff` and `report`.
 //!
 //! Nothing here decides anything. A [`View`] holds one prompt group as the stages leave it
 //! (captured, selected, found wrong, laid out as rows), and everything else reads it.
@@ -8,6 +9,7 @@ mod compare;
 mod divergence;
 mod fate;
 mod listing;
+mod summary;
 mod text;
 mod token;
 mod tree;
@@ -18,6 +20,10 @@ pub use compare::{Changed, Comparison, Difference, Side, Sides, Totals, compare,
 pub use divergence::{Decode, Divergence, DivergenceKind, Window, divergence};
 pub use fate::{CallFate, MaskReason, Place, RolloutFate, calls, mask_reasons, rollout};
 pub use listing::{Filter, RolloutLine, SortKey, line, sort};
+pub use summary::{
+    Because, Beside, Endings, GroupLine, Picked, Portrait, Sample, Samples, SlotRows, Summary,
+    Tokens,
+};
 pub use token::{TokenFate, token, token_of_row};
-pub use tree::{Mark, RootLine, RowLine, Tree, TreeCall, tree};
+pub use tree::{Mark, RootLine, RowLine, Tree, TreeCall, segment, tree};
 pub use view::{Slot, Verdict, View};

@@ -39,6 +39,17 @@ impl Mark {
             Mark::Uncommitted => "uncommitted",
         }
     }
+
+    /// The letter that stands for it where there is no colour.
+    pub fn letter(self) -> char {
+        match self {
+            Mark::Accepted => '+',
+            Mark::Rejected => '-',
+            Mark::Failed => '!',
+            Mark::Pending => '?',
+            Mark::Uncommitted => '~',
+        }
+    }
 }
 
 /// One call of a tree.
@@ -156,6 +167,11 @@ pub fn tree(slot: Slot<'_>, decoder: Option<&dyn Decode>) -> Tree {
         divergence: (at > 0).then(|| divergence(&chains, number, decoder)).flatten(),
     };
     Tree { roots: starts.iter().enumerate().map(root).collect(), rows: rows(slot), calls }
+}
+
+/// The end of a row id, which tells the rows of one rollout apart.
+pub fn segment(row: &str) -> &str {
+    row.rfind("_s").map_or(row, |at| &row[at + 1..])
 }
 
 fn rows(slot: Slot<'_>) -> Vec<RowLine> {

@@ -60,11 +60,22 @@ impl<'a> View<'a> {
         found: Vec<Finding>,
         grpo: &GrpoSettings,
     ) -> Self {
+        let rows = build_group(group, &selection, 1, grpo).rows;
+        Self::of_rows(group, selection, proved, found, rows)
+    }
+
+    /// The same of `rows` that are laid out already, without execution padding.
+    pub fn of_rows(
+        group: &'a Group,
+        selection: GroupSelection,
+        proved: Vec<Finding>,
+        found: Vec<Finding>,
+        rows: Vec<Row>,
+    ) -> Self {
         let known: BTreeSet<_> =
             proved.iter().map(|finding| (finding.code, finding.rollout_id.clone())).collect();
         let told = |finding: &Finding| known.contains(&(finding.code, finding.rollout_id.clone()));
         let beyond: Vec<Finding> = found.into_iter().filter(|finding| !told(finding)).collect();
-        let rows = build_group(group, &selection, 1, grpo).rows;
         Self { group, selection, findings: proved.into_iter().chain(beyond).collect(), rows }
     }
 

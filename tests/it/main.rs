@@ -19,6 +19,7 @@ mod masks;
 mod media;
 mod membership;
 mod people;
+mod pictures;
 mod properties;
 mod reader;
 mod reports;

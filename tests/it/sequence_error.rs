@@ -26,7 +26,7 @@ fn built(home: &Path, name: &str, args: &[&str]) -> RowsDir {
 }
 
 /// The oracle's previous log-probabilities in the form that `step --dump-logprobs` gives them.
-fn previous(home: &Path, policy: PolicyName) -> PathBuf {
+pub fn previous(home: &Path, policy: PolicyName) -> PathBuf {
     let groups = groups("staged-v2");
     let built = build(&groups, &selected(&groups, policy), 1, &GrpoSettings::default());
     let oracle = Tensors::read(policy);

@@ -1,7 +1,7 @@
 //! `forestctl build-rows`
 
 pub(super) mod batch;
-mod previous;
+pub(super) mod previous;
 mod report;
 
 use std::path::PathBuf;
@@ -19,9 +19,8 @@ use crate::error::{Error, Result};
 use crate::output::{AtomicDir, write_file};
 use crate::rows::shard::Shard;
 use crate::rows::weights::{Share, effective};
-use crate::rows::{self, Arrangement, Assembly, BuiltGroup, Provenance, RowsWriter, build_group};
+use crate::rows::{self, Arrangement, Assembly, BuiltGroup, Provenance, RowsWriter};
 use crate::select::GroupSelection;
-use crate::step::batch::Batch;
 use crate::step::sequence_error::SequenceFilter;
 
 const EXAMPLES: &str = concat!(
@@ -102,19 +101,10 @@ impl BuildRowsArgs {
         };
         let (mut assembly, mut findings) = (Assembly::default(), GroupFindings::default());
         let mut refused = false;
-        let filter_of_groups = filter.clone();
         let work = |group: &Group, selection: GroupSelection, found| {
-            let mut batch = build_group(group, &selection, row_multiple, &grpo);
-            let errors = previous.as_ref().map(|previous| -> Result<_> {
-                let rows = Batch::new(&batch.rows)?;
-                let errors = previous.errors(&rows)?;
-                let mut filter = filter_of_groups.clone();
-                filter.add(&errors, &rows);
-                batch.mask(&previous::found(filter.masked_rollouts()), &grpo);
-                Ok(filter)
-            });
-            let filter = errors.transpose()?;
-            Ok((BuiltGroup::of(group.group_id.clone(), batch), found, filter))
+            let built = previous::build(group, &selection, &settled, previous.as_ref())?;
+            let filter = built.errors.map(|(_, filter)| filter);
+            Ok((BuiltGroup::of(group.group_id.clone(), built.batch), found, filter))
         };
         self.settings.selecting.each_group(
             &settled.selecting,

@@ -7,13 +7,16 @@ use std::path::{Path, PathBuf};
 use memmap2::Mmap;
 use safetensors::{Dtype, SafeTensors};
 
+use super::batch::BatchPlan;
+use crate::archive::Group;
 use crate::error::{Error, Result};
 use crate::finding::Code;
 use crate::id::RolloutId;
-use crate::rows::Row;
+use crate::rows::{self, Row, build_group};
+use crate::select::GroupSelection;
 use crate::step::batch::Batch;
 use crate::step::model::weights::map;
-use crate::step::sequence_error::{SequenceErrors, sequence_errors};
+use crate::step::sequence_error::{SequenceErrors, SequenceFilter, sequence_errors};
 
 const HELP: &str = "Build the rows without a threshold, score them with `forestctl step \
                     --dump-logprobs`, and build them again from the same archive and policy";
@@ -105,7 +108,40 @@ impl Previous<'_> {
     }
 }
 
+/// A group's rows, and how far their captured log-probabilities lie from the previous ones.
+#[derive(Debug)]
+pub struct Built {
+    /// The rows; those of rollouts beyond the threshold are masked.
+    pub batch: rows::Batch,
+    /// The errors, where previous log-probabilities are given, and the filter that took them.
+    pub errors: Option<(SequenceErrors, SequenceFilter)>,
+}
+
+/// Builds the rows of a group as `plan` says.
+///
+/// # Errors
+///
+/// As [`Previous::errors`].
+pub fn build(
+    group: &Group,
+    selection: &GroupSelection,
+    plan: &BatchPlan,
+    previous: Option<&Previous<'_>>,
+) -> Result<Built> {
+    let mut batch = build_group(group, selection, plan.row_multiple, &plan.grpo);
+    let errors = previous.map(|previous| -> Result<_> {
+        let rows = Batch::new(&batch.rows)?;
+        let errors = previous.errors(&rows)?;
+        let mut filter = SequenceFilter::new(plan.seq_logprob_error_threshold);
+        filter.add(&errors, &rows);
+        batch.mask(&found(filter.masked_rollouts()), &plan.grpo);
+        Ok((errors, filter))
+    });
+    let errors = errors.transpose()?;
+    Ok(Built { batch, errors })
+}
+
 /// Rollouts to mask, with the code that says so.
-pub fn found<'a>(masked: impl IntoIterator<Item = &'a RolloutId>) -> BTreeMap<RolloutId, Code> {
+fn found<'a>(masked: impl IntoIterator<Item = &'a RolloutId>) -> BTreeMap<RolloutId, Code> {
     masked.into_iter().map(|id| (id.clone(), Code::SeqLogprobError)).collect()
 }

@@ -35,6 +35,32 @@ pub struct Volume {
 }
 
 impl Volume {
+    /// Counts rows that may share: those of a prompt group, or of one rollout.
+    ///
+    /// # Errors
+    ///
+    /// Rows that no step takes ([`Batch::new`]).
+    pub fn of(rows: &[Row]) -> Result<Self> {
+        let batch = Batch::new(rows)?;
+        Ok(Self::counted(&batch, &forest(&batch)))
+    }
+
+    fn counted(batch: &Batch, forest: &Forest) -> Self {
+        let active: Vec<&Row> = batch.active().map(|at| &batch.rows()[at]).collect();
+        let tokens = |row: &&Row| row.input_ids.len();
+        Self {
+            rows: active.len() as u64,
+            row_tokens: active.iter().map(tokens).sum::<usize>() as u64,
+            call_tokens: call_tokens(&active),
+            unique_tokens: forest.ids.len() as u64,
+            loss_tokens: batch.valid_tokens(),
+            row_scores: active.iter().map(|row| triangle(tokens(row))).sum(),
+            unique_scores: forest.scores(),
+            levels: forest.paths.iter().map(|path| path.level as u64 + 1).max().unwrap_or(0),
+            longest_row: active.iter().map(tokens).max().unwrap_or(0) as u64,
+        }
+    }
+
     /// Adds rows that share nothing with these.
     pub fn add(&mut self, other: &Self) {
         self.rows += other.rows;
@@ -83,24 +109,8 @@ impl Repetition {
     /// Rows that no step takes ([`Batch::new`]).
     pub fn of(rows: &[Row], pack_tokens: u64, dense_tokens: usize) -> Result<Self> {
         let batch = Batch::new(rows)?;
-        let active: Vec<&Row> = batch.active().map(|at| &rows[at]).collect();
-        let sequences: Vec<&[u32]> = active.iter().map(|row| row.input_ids.as_slice()).collect();
-        let sequences: Vec<&[u32]> =
-            order(&sequences).into_iter().map(|at| sequences[at]).collect();
-        let forest = Forest::new(&sequences, true);
-        let tokens = |row: &&Row| row.input_ids.len();
-        let loss_tokens = batch.valid_tokens();
-        let volume = Volume {
-            rows: active.len() as u64,
-            row_tokens: active.iter().map(tokens).sum::<usize>() as u64,
-            call_tokens: call_tokens(&active),
-            unique_tokens: forest.ids.len() as u64,
-            loss_tokens,
-            row_scores: active.iter().map(|row| triangle(tokens(row))).sum(),
-            unique_scores: forest.scores(),
-            levels: forest.paths.iter().map(|path| path.level as u64 + 1).max().unwrap_or(0),
-            longest_row: active.iter().map(tokens).max().unwrap_or(0) as u64,
-        };
+        let forest = forest(&batch);
+        let volume = Volume::counted(&batch, &forest);
         let work = |pack: &Pack| Work::of(&pack.forest, pack.pairs.len(), dense_tokens);
         let packed = |share| -> Result<Vec<Work>> {
             let plan = PackPlan { tokens: Some(pack_tokens), share };
@@ -110,7 +120,7 @@ impl Repetition {
             volume,
             packed: packed(false)?,
             shared: packed(true)?,
-            ideal: Work::of(&forest, loss_tokens as usize, dense_tokens),
+            ideal: Work::of(&forest, volume.loss_tokens as usize, dense_tokens),
         })
     }
 
@@ -142,6 +152,14 @@ impl Repetition {
             bound: rates.bound(shape, &rows, &self.ideal),
         }
     }
+}
+
+/// The prefixes of all rows that train.
+fn forest(batch: &Batch) -> Forest {
+    let active: Vec<&[u32]> =
+        batch.active().map(|at| batch.rows()[at].input_ids.as_slice()).collect();
+    let sequences: Vec<&[u32]> = order(&active).into_iter().map(|at| active[at]).collect();
+    Forest::new(&sequences, true)
 }
 
 /// Tokens of all calls of all rollouts, each once.
