@@ -272,20 +272,3 @@ impl TokenizerArg {
         Ok(Some(Box::new(Tokenizer(read))))
     }
 }
-
-/// Ids of at most so many letters are shown whole.
-const WHOLE: usize = 12;
-
-/// The first letters of every long id that tell it from the others, eight at least.
-pub fn short<'a>(ids: impl Iterator<Item = &'a CallId>) -> impl Fn(&CallId) -> String {
-    let mut sorted: Vec<&str> = ids.map(CallId::as_str).collect();
-    sorted.sort_unstable();
-    sorted.dedup();
-    let common =
-        |pair: &[&str]| pair[0].chars().zip(pair[1].chars()).take_while(|(a, b)| a == b).count();
-    let length = sorted.windows(2).map(common).max().map_or(8, |same| (same + 1).max(8));
-    move |id| match id.as_str().chars().count() {
-        ..=WHOLE => id.to_string(),
-        _ => id.as_str().chars().take(length).collect(),
-    }
-}

@@ -7,11 +7,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Exit;
-use super::looking::{self, LookingArgs, TokenizerArg, short};
+use super::looking::{self, LookingArgs, TokenizerArg};
 use super::selecting::SelectingArgs;
 use super::ui::{Format, Tone, Ui, thousands};
 use crate::error::Result;
-use crate::explain::{Mark, RolloutFate, RowLine, Tree, TreeCall, Verdict, rollout, tree};
+use crate::explain::words::{self, short};
+use crate::explain::{Mark, RolloutFate, Tree, TreeCall, Verdict, rollout, tree};
 use crate::finding::{Finding, Severity};
 use crate::id::CallId;
 use crate::report::visible;
@@ -150,17 +151,6 @@ fn codes(call: &TreeCall) -> String {
     call.findings.iter().map(|code| code.as_str()).collect::<Vec<_>>().join(" ")
 }
 
-/// The letter that stands for a mark where there is no colour.
-pub(super) fn letter(mark: Mark) -> char {
-    match mark {
-        Mark::Accepted => '+',
-        Mark::Rejected => '-',
-        Mark::Failed => '!',
-        Mark::Pending => '?',
-        Mark::Uncommitted => '~',
-    }
-}
-
 /// The tone of a mark.
 pub(super) fn tone(mark: Mark) -> Tone {
     match mark {
@@ -171,39 +161,23 @@ pub(super) fn tone(mark: Mark) -> Tone {
     }
 }
 
-/// The end of a row id, which tells the rows of one rollout apart.
-fn segment(row: &str) -> &str {
-    row.rfind("_s").map_or(row, |at| &row[at + 1..])
-}
-
 /// What a rollout is, in lines; with what to do about each reason, if `helping`.
 pub(super) fn heading(fate: &RolloutFate, policy: &str, helping: bool, ui: &Ui) -> String {
     let line = &fate.line;
-    let number = |x: Option<f64>| x.map_or("none".to_owned(), |x| x.to_string());
     let verdict = match line.verdict {
         Verdict::Valid => ui.tone(Tone::Good, "valid"),
         other => ui.tone(Tone::Warn, other.as_str()),
     };
     let mut text = format!(
-        "rollout {}  group {}, slot {}\n  {verdict} by {policy}, reward {}, advantage {}\n",
+        "rollout {}  group {}, slot {}\n  {verdict} by {policy}, {}\n  {}\n",
         ui.tone(Tone::Strong, visible(line.rollout_id.as_str())),
         visible(line.group_id.as_str()),
         line.slot,
-        number(line.reward),
-        line.advantage
-            .filter(|_| line.verdict == Verdict::Valid)
-            .map_or("none".to_owned(), |advantage| format!("{advantage:.4}")),
-    );
-    text += &format!(
-        "  {} of {} calls selected; {} tokens, {} generated, {} with loss\n",
-        thousands(line.selected_calls),
-        thousands(line.calls),
-        thousands(line.tokens),
-        thousands(line.generated_tokens),
-        thousands(line.loss_tokens),
+        words::reward(fate),
+        words::counts(fate),
     );
     for reason in &fate.masked {
-        let rule = reason.rule.map(|rule| format!(" (rule {rule})")).unwrap_or_default();
+        let rule = words::rule(reason.rule);
         let label = ui.tone(Tone::Warn, format!("{}{rule}", reason.code));
         text += &format!("  {label}: {}\n", visible(&reason.message));
         if helping {
@@ -224,7 +198,7 @@ impl Document {
         };
         text += &format!("\n{}\n", ui.tone(Tone::Strong, "rows"));
         for row in &self.tree.rows {
-            text += &format!("  {}\n", told_row(row, &name));
+            text += &format!("  {}\n", words::row(row, &name));
         }
         if self.tree.rows.is_empty() {
             text += "  none: the group is dropped\n";
@@ -298,7 +272,7 @@ impl Document {
             }
             let bars = bars(call);
             let gap = " ".repeat(width - bars.chars().count());
-            let label = format!("{} {:<11}", letter(call.mark), call.mark.as_str());
+            let label = format!("{} {:<11}", call.mark.letter(), call.mark.as_str());
             let id = format!("{:<ids$}", name(&call.call_id));
             let tokens = match call.recorded {
                 true => format!(
@@ -330,7 +304,7 @@ impl Document {
         let header = ["", "mark", "call", "continues", "at", "new", "gen", "ended, rows, findings"];
         let rows = self.tree.calls.iter().map(|call| {
             vec![
-                letter(call.mark).to_string(),
+                call.mark.letter().to_string(),
                 call.mark.as_str().to_owned(),
                 name(&call.call_id),
                 match &call.parent_call_id {
@@ -353,40 +327,9 @@ impl Document {
     }
 }
 
-/// A row in words.
-fn told_row(row: &RowLine, name: &impl Fn(&CallId) -> String) -> String {
-    if row.borrowed {
-        return format!("{}  masked stand-in on borrowed input, no loss", visible(&row.row_id));
-    }
-    format!(
-        "{}  {} calls, {} tokens, {} with loss{}",
-        visible(&row.row_id),
-        thousands(row.calls),
-        thousands(row.tokens),
-        thousands(row.loss_tokens),
-        row.endpoint.as_ref().map(|id| format!(", ends with {}", name(id))).unwrap_or_default(),
-    )
-}
-
 /// How a call ended, what rows have it, and what was found on it.
 fn roles(call: &TreeCall, tone: impl Fn(String) -> String) -> String {
-    let mut words: Vec<String> = Vec::new();
-    words.extend(call.failure.iter().chain(&call.ending).map(|word| visible(word).into_owned()));
-    words.extend(call.owned_in.iter().map(|row| format!("owned in {}", segment(row))));
-    if !call.context_in.is_empty() {
-        let rows: Vec<&str> = call.context_in.iter().map(|row| segment(row)).collect();
-        words.push(format!("context in {}", rows.join(" ")));
-    }
-    if call.selected && call.mark != Mark::Accepted {
-        words.push("selected".to_owned());
-    }
-    if call.endpoint {
-        words.push("endpoint".to_owned());
-    }
-    if call.scored {
-        words.push("scored".to_owned());
-    }
-    let mut text = words.join(", ");
+    let mut text = words::roles(call);
     if !call.findings.is_empty() {
         text += &format!(" {}", tone(format!("[{}]", codes(call))));
     }

@@ -10,6 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::error::{Error, Result};
+pub use crate::report::thousands;
 use crate::report::visible;
 
 /// How results are printed on stdout.
@@ -330,22 +331,9 @@ fn paint(color: bool, tone: Tone, text: impl std::fmt::Display) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// `1234567` as `1,234,567`.
-pub fn thousands(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{thousands, wrapped};
+    use super::wrapped;
 
     #[test]
     fn prose_wraps_at_words_on_a_terminal_and_nowhere_else() {
@@ -355,13 +343,5 @@ mod tests {
             wrapped(text, Some(18)),
             "error[x] one two\n  three four\n  at\n    a/long/path/that/stays/whole\n"
         );
-    }
-
-    #[test]
-    fn thousands_are_grouped_from_the_right() {
-        let cases = [(0, "0"), (999, "999"), (1000, "1,000"), (1234567, "1,234,567")];
-        for (n, text) in cases {
-            assert_eq!(thousands(n), text);
-        }
     }
 }

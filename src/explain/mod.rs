@@ -12,6 +12,7 @@ mod text;
 mod token;
 mod tree;
 mod view;
+pub mod words;
 
 pub use chains::{Chains, Part, Stretch};
 pub use compare::{Changed, Comparison, Difference, Side, Sides, Totals, compare, sides};

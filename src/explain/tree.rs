@@ -39,6 +39,17 @@ impl Mark {
             Mark::Uncommitted => "uncommitted",
         }
     }
+
+    /// The letter that stands for it where there is no colour.
+    pub fn letter(self) -> char {
+        match self {
+            Mark::Accepted => '+',
+            Mark::Rejected => '-',
+            Mark::Failed => '!',
+            Mark::Pending => '?',
+            Mark::Uncommitted => '~',
+        }
+    }
 }
 
 /// One call of a tree.

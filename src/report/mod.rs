@@ -9,6 +9,7 @@ mod outcome;
 mod sarif;
 #[cfg(test)]
 mod testing;
+mod thousands;
 mod visible;
 
 pub use github::github;
@@ -18,4 +19,5 @@ pub use junit::junit;
 pub use levels::{Level, Levels, Subject, Tally};
 pub use outcome::Outcome;
 pub use sarif::sarif;
+pub use thousands::thousands;
 pub use visible::visible;
