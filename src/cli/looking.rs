@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::advantages::AdvantageArgs;
 use super::resolve::ConfigArg;
-use super::selecting::{Judged, Selecting, SelectingArgs};
+use super::selecting::{Judged, JudgingArgs, Selecting, SelectingArgs};
 use super::ui::Ui;
 use crate::archive::{Archive, Group};
 use crate::config::GrpoSettings;
@@ -48,6 +48,11 @@ impl LookingArgs {
         let grpo = self.advantages.settle(&mut resolver)?;
         resolver.tell_ignored(command, ui);
         Ok(Looking { selecting, grpo })
+    }
+
+    /// Its flags that select, but for the policy.
+    pub fn judging(&self) -> &JudgingArgs {
+        self.selecting.judging()
     }
 
     /// Does `work` on every group, in parallel, and hands the results to `take` in the order of
@@ -260,7 +265,7 @@ impl TokenizerArg {
     /// # Errors
     ///
     /// A file that cannot be read, or is none.
-    pub fn read(&self) -> Result<Option<Box<dyn Decode + Sync>>> {
+    pub fn read(&self) -> Result<Option<Box<dyn Decode + Send + Sync>>> {
         let Some(path) = &self.tokenizer else { return Ok(None) };
         let path: &Path = &if path.is_dir() { path.join("tokenizer.json") } else { path.clone() };
         let bytes = std::fs::read(path).map_err(|e| Error::io("cannot read", path, e))?;

@@ -110,6 +110,11 @@ impl Ui {
         let _ = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
     }
 
+    /// Whether stdout has colours.
+    pub fn has_color(&self) -> bool {
+        self.color_out
+    }
+
     /// The same conversation with stderr in the place of stdout, which is taken.
     pub fn aside(&self) -> Self {
         Self { color_out: self.color_err, aside: true, ..self.clone() }

@@ -80,7 +80,7 @@ impl WhyArgs {
     pub fn run(self, ui: &Ui) -> Result<Exit> {
         let looking = self.looking.settle("why", ui)?;
         let decoder = self.tokenizer.read()?;
-        let decoder: Option<&(dyn Decode + Sync)> = decoder.as_deref();
+        let decoder: Option<&(dyn Decode + Send + Sync)> = decoder.as_deref();
         let archive = SelectingArgs::open(&self.archive)?;
         let (found, position) = target(&archive, &self.target)?;
         let policy = &looking.selecting.policy;

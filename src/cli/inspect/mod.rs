@@ -1,0 +1,251 @@
+//! `forestctl inspect`: a full-screen browser; the same facts as a tree where there is no terminal.
+
+mod source;
+pub mod terminal;
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use ratatui::Terminal as Frames;
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::Exit;
+use super::looking::{self, Found, Looking, LookingArgs, TokenizerArg, What};
+use super::selecting::SelectingArgs;
+use super::show;
+use super::ui::{Format, Tone, Ui, thousands};
+use crate::archive::Archive;
+use crate::error::{Error, Result};
+use crate::explain::{Decode, View};
+use crate::inspect::keys::Key;
+use crate::inspect::{Effect, Place, State, Theme, Worker, draw};
+use crate::report::visible;
+use source::Reader;
+use terminal::{Process, clipboard, on_own_screen};
+
+const EXAMPLES: &str = concat!(
+    "\
+Examples:
+  forestctl inspect run.forest
+  forestctl inspect run.forest p03_g0 --tokenizer Qwen3-0.6B/tokenizer.json
+  forestctl inspect run.forest 948896a8 --policy all_captured
+  forestctl inspect run.forest | less
+  forestctl inspect run.forest p03_g0 --format jsonl | jq -r '.calls[].call_id'
+
+Keys: ? shows all of them.
+  ↑ ↓ Enter Esc  move, open, go back
+  / n N          search ids; among tokens, text or id
+  f              list masked rollouts only, then dropped, valid, all
+  ] [            to the next finding, to the one before
+  w              what is wrong with a rollout, and what to do
+  y              copy the id
+  q              quit
+
+",
+    exit_status!()
+);
+
+/// Browse rollouts, their calls and tokens on a full screen
+///
+/// Three screens, one behind the other: all rollouts by prompt group with verdict, reward,
+/// advantage and reason; one rollout as a tree of its calls; the tokens of a call along its chain,
+/// context and loss told apart, with log-probabilities as a scale. Parts of the archive are read as
+/// they come on screen. Where stdin or stdout is no terminal, or with another --format than human,
+/// the same facts are printed, as show prints them.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct InspectArgs {
+    /// The archive
+    #[arg(value_name = "ARCHIVE")]
+    pub archive: PathBuf,
+    /// A rollout or a call to open; ids may be cut short
+    #[arg(value_name = "ROLLOUT|CALL")]
+    pub target: Option<String>,
+    #[command(flatten)]
+    tokenizer: TokenizerArg,
+    #[command(flatten)]
+    looking: LookingArgs,
+}
+
+/// JSON Schema of `--format json`.
+pub(super) fn schema() -> schemars::Schema {
+    schemars::schema_for!(Document)
+}
+
+/// `--format json`.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Document {
+    schema_version: u32,
+    /// Rollouts of the archive, shown or not.
+    total: u64,
+    /// What `show` tells of each.
+    rollouts: Vec<show::Document>,
+}
+
+impl InspectArgs {
+    /// Runs the command.
+    pub fn run(self, ui: &Ui) -> Result<Exit> {
+        let looking = self.looking.settle("inspect", ui)?;
+        let decoder = self.tokenizer.read()?;
+        let archive = SelectingArgs::open(&self.archive)?;
+        let found = self.target.as_ref().map(|text| looking::anything(&archive, text));
+        let found = found.transpose()?;
+        let interactive = ui.terminal && std::io::stdin().is_terminal();
+        match interactive && ui.format == Format::Human && !is_dumb() {
+            true => self.browse(archive, looking, decoder, found, ui),
+            false => self.print(&archive, &looking, decoder.as_deref(), found, ui),
+        }
+    }
+
+    /// The browser.
+    fn browse(
+        self,
+        archive: Archive,
+        looking: Looking,
+        decoder: Option<Box<dyn Decode + Send + Sync>>,
+        found: Option<Found>,
+        ui: &Ui,
+    ) -> Result<Exit> {
+        let largest = (0..archive.part_count()).map(|part| archive.part_bytes(part)).max();
+        ui.start_threads(largest.unwrap_or(0));
+        let parts: Vec<u64> = archive.manifest().parts.iter().map(|part| part.rollouts).collect();
+        let policy = looking.selecting.policy.to_string();
+        let mut state = State::new(name(&self.archive), policy, archive.counts(), parts);
+        if let Some(Found { part, group_id, rollout_id, what }) = found {
+            let call = if let What::Call(call) = what { Some(call) } else { None };
+            state.open(Place { part, group_id, rollout_id }, call);
+        }
+        let worker = Worker::start(Reader::new(archive, self.looking, looking, decoder))?;
+        let theme = Theme { color: ui.has_color() };
+        on_own_screen(&mut Process::default(), |terminal| converse(terminal, state, worker, theme))
+            .and_then(|done| done)
+            .map_err(|e| Error::io("cannot use", Path::new("the terminal"), e))?;
+        Ok(Exit::Fine)
+    }
+
+    /// The same facts where there is no terminal.
+    fn print(
+        &self,
+        archive: &Archive,
+        looking: &Looking,
+        decoder: Option<&(dyn Decode + Send + Sync)>,
+        found: Option<Found>,
+        ui: &Ui,
+    ) -> Result<Exit> {
+        let policy = looking.selecting.policy.to_string();
+        let documents = |view: &View<'_>| -> Vec<show::Document> {
+            let wanted = |id: &crate::id::RolloutId| {
+                found.as_ref().is_none_or(|found| found.rollout_id == *id)
+            };
+            let slots = view.slots().filter(|slot| wanted(&slot.rollout.rollout_id));
+            slots.map(|slot| show::Document::new(slot, &policy, decoder.map(|d| d as _))).collect()
+        };
+        let mut all = Vec::new();
+        let mut first = true;
+        let mut take = |documents: Vec<show::Document>| -> Result<()> {
+            for document in documents {
+                match ui.format {
+                    Format::Human => {
+                        let gap = if std::mem::take(&mut first) { "" } else { "\n" };
+                        ui.prose(&format!("{gap}{}", document.human(ui)))?;
+                    }
+                    Format::Jsonl => ui.jsonl(&document)?,
+                    Format::Json | Format::Csv => all.push(document),
+                }
+            }
+            Ok(())
+        };
+        match &found {
+            Some(found) => {
+                ui.start_threads(archive.part_bytes(found.part));
+                take(self.looking.one(looking, archive, found, documents)?)?;
+            }
+            None => self.looking.each(looking, archive, ui, documents, take)?,
+        }
+        let total = archive.counts().rollouts;
+        match ui.format {
+            Format::Json => {
+                ui.json(&Document { schema_version: 1, total, rollouts: all })?;
+            }
+            Format::Csv => {
+                ui.csv(&show::header_of_many(), all.iter().flat_map(show::Document::csv_rows))?;
+            }
+            Format::Human if found.is_none() => ui.line(format!(
+                "\n{} rollouts in {} prompt groups by {}",
+                ui.tone(Tone::Strong, thousands(total)),
+                thousands(archive.counts().groups),
+                visible(&policy)
+            ))?,
+            Format::Human | Format::Jsonl => {}
+        }
+        Ok(Exit::Fine)
+    }
+}
+
+/// How an archive is called on screen.
+fn name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_some_and(|term| term == "dumb")
+}
+
+/// How long keys are waited for before replies are looked at.
+const TICK: Duration = Duration::from_millis(15);
+
+/// Keys that come at once are taken in at once: a pasted text, a key held down.
+const AT_ONCE: usize = 256;
+
+/// Draws, waits for a key or a reply, and again, until the end.
+fn converse(
+    terminal: &mut Process,
+    mut state: State,
+    mut worker: Worker,
+    theme: Theme,
+) -> std::io::Result<()> {
+    let mut frames = Frames::new(CrosstermBackend::new(std::io::stdout()))?;
+    let mut changed = true;
+    loop {
+        if changed {
+            frames.draw(|frame| draw(frame, &mut state, theme))?;
+            // What is wanted depends on what was drawn: lines on screen come first.
+            worker.want(state.wants());
+            changed = false;
+        }
+        if event::poll(TICK)? {
+            for _ in 0..AT_ONCE {
+                if let Event::Key(key) = event::read()?
+                    && key.kind != KeyEventKind::Release
+                    && let Some(key) = Key::of(&key)
+                {
+                    match state.press(key) {
+                        Effect::None => {}
+                        Effect::Copy(text) => {
+                            terminal.write_all(clipboard(&text).as_bytes())?;
+                            terminal.flush()?;
+                        }
+                        Effect::Quit => return Ok(()),
+                    }
+                }
+                if !event::poll(Duration::ZERO)? {
+                    break;
+                }
+            }
+            // A new size is seen when drawing.
+            changed = true;
+        }
+        for reply in worker.replies() {
+            state.take(reply);
+            changed = true;
+        }
+        if worker.has_ended() {
+            return Err(std::io::Error::other("the thread that reads the archive has ended"));
+        }
+    }
+}

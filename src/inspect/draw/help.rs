@@ -1,0 +1,57 @@
+//! All keys and marks.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+
+use super::{Theme, scrolled, title, wrapped};
+use crate::explain::Mark;
+use crate::inspect::keys::BINDINGS;
+use crate::inspect::state::{Screen, State};
+
+/// What marks mean, in the words of docs/inspecting.md.
+const MARKS: [(Mark, &str); 5] = [
+    (Mark::Accepted, "selected by the policy"),
+    (Mark::Rejected, "captured and committed, and not selected"),
+    (Mark::Failed, "its capture failed, or it ended badly"),
+    (Mark::Pending, "admitted, and neither acknowledged nor failed"),
+    (Mark::Uncommitted, "staged, and the ledger does not commit to it"),
+];
+
+pub fn draw(frame: &mut Frame<'_>, [top, body]: [Rect; 2], state: &mut State, theme: Theme) {
+    title(frame, top, "forestctl inspect: keys and marks", "Esc goes back", theme);
+    let lines = lines(theme);
+    let count = wrapped(lines.clone(), usize::from(body.width)).len();
+    let height = usize::from(body.height);
+    state.help.at = state.help.at.min(count.saturating_sub(height));
+    // What is drawn begins with the chosen line.
+    let first = state.help.at;
+    state.help.window(count, height);
+    scrolled(frame, body, lines, first);
+}
+
+fn lines(theme: Theme) -> Vec<Line<'static>> {
+    let mut lines = Vec::new();
+    for binding in BINDINGS {
+        let on = match binding.screens.len() {
+            n if n + 1 >= Screen::ALL.len() => String::new(),
+            _ => {
+                let names: Vec<&str> = binding.screens.iter().map(|s| s.as_str()).collect();
+                format!(" ({})", names.join(", "))
+            }
+        };
+        lines.push(Line::from(vec![
+            Span::styled(format!(" {:<22}", binding.told()), theme.strong()),
+            Span::raw(binding.help),
+            Span::styled(on, theme.dim()),
+        ]));
+    }
+    lines.push(Line::default());
+    for (mark, meaning) in MARKS {
+        lines.push(Line::from(vec![
+            Span::styled(format!(" {} {:<20}", mark.letter(), mark.as_str()), theme.mark(mark)),
+            Span::raw(meaning),
+        ]));
+    }
+    lines
+}
