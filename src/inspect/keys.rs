@@ -120,6 +120,7 @@ pub struct Binding {
 
 const ALL: &[Screen] = &Screen::ALL;
 const LISTS: &[Screen] = &[Screen::Rollouts, Screen::Rollout, Screen::Findings];
+const SHOWN: &[Screen] = &[Screen::Rollouts, Screen::Rollout, Screen::Findings, Screen::Tokens];
 const TOKENS: &[Screen] = &[Screen::Tokens];
 
 const fn letter(letter: char) -> Key {
@@ -143,9 +144,16 @@ pub const BINDINGS: &[Binding] = &[
     Binding {
         action: Action::Back,
         keys: &[plain(KeyCode::Esc), plain(KeyCode::Backspace), letter('h'), plain(KeyCode::Left)],
-        screens: &[Screen::Rollouts, Screen::Rollout, Screen::Findings],
+        screens: &[Screen::Rollout, Screen::Findings, Screen::Help],
         hint: "back",
-        help: "Back to the screen before; on the list, show all verdicts again",
+        help: "Back to the screen before",
+    },
+    Binding {
+        action: Action::Back,
+        keys: &[plain(KeyCode::Esc), plain(KeyCode::Backspace)],
+        screens: &[Screen::Rollouts],
+        hint: "",
+        help: "List all verdicts again",
     },
     Binding {
         action: Action::Back,
@@ -255,21 +263,21 @@ pub const BINDINGS: &[Binding] = &[
     Binding {
         action: Action::Search,
         keys: &[letter('/')],
-        screens: ALL,
+        screens: SHOWN,
         hint: "search",
         help: "Search: ids of groups, rollouts and calls, text of findings, text or id of tokens",
     },
     Binding {
         action: Action::NextHit,
         keys: &[letter('n')],
-        screens: ALL,
+        screens: SHOWN,
         hint: "",
         help: "To the next hit",
     },
     Binding {
         action: Action::PreviousHit,
         keys: &[letter('N')],
-        screens: ALL,
+        screens: SHOWN,
         hint: "",
         help: "To the hit before",
     },
@@ -290,7 +298,7 @@ pub const BINDINGS: &[Binding] = &[
     Binding {
         action: Action::Copy,
         keys: &[letter('y')],
-        screens: ALL,
+        screens: SHOWN,
         hint: "copy id",
         help: "Copy the id of the rollout or call, or CALL:TOKEN, as `why` takes it",
     },

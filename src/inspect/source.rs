@@ -85,6 +85,14 @@ pub struct RolloutDocument {
     pub findings: Vec<Finding>,
 }
 
+impl RolloutDocument {
+    /// Findings beyond what masks it, which [`RolloutFate::masked`] tells.
+    pub fn findings_beyond(&self) -> Vec<&Finding> {
+        let told = |finding: &&Finding| self.fate.masked.iter().all(|m| m.code != finding.code);
+        self.findings.iter().filter(told).collect()
+    }
+}
+
 /// The tokens from the root of a chain to the end of one call: what `why` tells of each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokensDocument {

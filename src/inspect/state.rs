@@ -125,7 +125,7 @@ impl RolloutScreen {
 
     /// Lines of the screen of findings: reasons, then findings.
     pub fn findings(&self) -> usize {
-        self.document.get().map_or(0, |d| d.fate.masked.len() + d.findings.len())
+        self.document.get().map_or(0, |d| d.fate.masked.len() + d.findings_beyond().len())
     }
 
     /// The call that the chosen reason or finding speaks of.
@@ -134,7 +134,7 @@ impl RolloutScreen {
         let masked = &document.fate.masked;
         match self.finding.at.checked_sub(masked.len()) {
             None => masked.get(self.finding.at)?.call_ids.first().cloned(),
-            Some(finding) => document.findings.get(finding)?.call_id.clone(),
+            Some(finding) => document.findings_beyond().get(finding)?.call_id.clone(),
         }
     }
 
@@ -468,11 +468,13 @@ impl State {
                 self.listing.set_filter(next);
             }
             Action::DetailsUp | Action::DetailsDown => {
-                if let Some(rollout) = &mut self.rollout {
-                    rollout.details = match action {
-                        Action::DetailsUp => rollout.details.saturating_sub(1),
-                        _ => rollout.details.saturating_add(1),
-                    };
+                let on = |line: usize| match action {
+                    Action::DetailsUp => line.saturating_sub(1),
+                    _ => line.saturating_add(1),
+                };
+                match (self.screen(), &mut self.rollout) {
+                    (Screen::Rollout, Some(rollout)) => rollout.details = on(rollout.details),
+                    (_, _) => self.on_tokens(|tokens| tokens.details = on(tokens.details)),
                 }
             }
             Action::Copy => {
@@ -706,7 +708,7 @@ impl State {
                 let texts: Vec<String> = rollout.document.get().map_or(Vec::new(), |document| {
                     let masked = document.fate.masked.iter();
                     let masked = masked.map(|reason| format!("{} {}", reason.code, reason.message));
-                    let found = document.findings.iter();
+                    let found = document.findings_beyond().into_iter();
                     masked
                         .chain(found.map(|f| format!("{} {} {}", f.code, f.message, f.place())))
                         .collect()

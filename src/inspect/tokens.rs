@@ -7,6 +7,7 @@ use ratatui::text::Span;
 use super::cursor::Cursor;
 use super::source::TokensDocument;
 use crate::explain::Part;
+use crate::explain::words::short;
 use crate::report::visible;
 
 /// How likely a generated token was, in steps that are told apart without colour.
@@ -68,6 +69,9 @@ pub struct TokensScreen {
     pub at: usize,
     /// The line with the chosen token.
     pub cursor: Cursor,
+    /// The first line of what is told of the token.
+    pub details: usize,
+    names: Vec<String>,
     lines: Vec<Line>,
     width: usize,
 }
@@ -77,7 +81,17 @@ impl TokensScreen {
     pub fn new(document: TokensDocument) -> Self {
         let own = document.stretches.last().filter(|stretch| stretch.part == Part::Generation);
         let at = own.map_or(0, |stretch| stretch.start);
-        Self { document, at, cursor: Cursor::default(), lines: Vec::new(), width: 0 }
+        let names = {
+            let name = short(document.stretches.iter().map(|stretch| &stretch.call_id));
+            document.stretches.iter().map(|stretch| name(&stretch.call_id)).collect()
+        };
+        let (cursor, lines) = (Cursor::default(), Vec::new());
+        Self { document, at, cursor, details: 0, names, lines, width: 0 }
+    }
+
+    /// The call of a stretch, cut short to what tells it from the others of the chain.
+    pub fn name(&self, stretch: usize) -> &str {
+        self.names.get(stretch).map_or("", String::as_str)
     }
 
     /// Lays the tokens out on `width` columns; what is laid out already stays.
@@ -139,6 +153,7 @@ impl TokensScreen {
     /// Chooses a token.
     pub fn go_to(&mut self, token: usize) {
         self.at = token.min(self.document.ids.len().saturating_sub(1));
+        self.details = 0;
         self.cursor.at = self.line_of(self.at);
     }
 

@@ -15,13 +15,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Exit;
-use super::looking::{self, Found, Looking, LookingArgs, TokenizerArg, What};
+use super::looking::{self, Found, LookingArgs, TokenizerArg, What};
 use super::selecting::SelectingArgs;
 use super::show;
 use super::ui::{Format, Tone, Ui, thousands};
 use crate::archive::Archive;
 use crate::error::{Error, Result};
-use crate::explain::{Decode, View};
+use crate::explain::View;
 use crate::inspect::keys::Key;
 use crate::inspect::{Effect, Place, State, Theme, Worker, draw};
 use crate::report::visible;
@@ -90,27 +90,27 @@ struct Document {
 impl InspectArgs {
     /// Runs the command.
     pub fn run(self, ui: &Ui) -> Result<Exit> {
-        let looking = self.looking.settle("inspect", ui)?;
-        let decoder = self.tokenizer.read()?;
-        let archive = SelectingArgs::open(&self.archive)?;
-        let found = self.target.as_ref().map(|text| looking::anything(&archive, text));
-        let found = found.transpose()?;
         let interactive = ui.terminal && std::io::stdin().is_terminal();
-        match interactive && ui.format == Format::Human && !is_dumb() {
-            true => self.browse(archive, looking, decoder, found, ui),
-            false => self.print(&archive, &looking, decoder.as_deref(), found, ui),
+        if !interactive || ui.format != Format::Human || is_dumb() {
+            return self.print(ui);
         }
+        let (state, worker) = self.begin(ui)?;
+        let theme = Theme { color: ui.has_color() };
+        on_own_screen(&mut Process::default(), |terminal| converse(terminal, state, worker, theme))
+            .and_then(|done| done)
+            .map_err(|e| Error::io("cannot use", Path::new("the terminal"), e))?;
+        Ok(Exit::Fine)
     }
 
-    /// The browser.
-    fn browse(
-        self,
-        archive: Archive,
-        looking: Looking,
-        decoder: Option<Box<dyn Decode + Send + Sync>>,
-        found: Option<Found>,
-        ui: &Ui,
-    ) -> Result<Exit> {
+    /// The first screen, and the reader of the archive behind it.
+    ///
+    /// # Errors
+    ///
+    /// Flags, a tokenizer, an archive or a target that cannot be used.
+    pub fn begin(self, ui: &Ui) -> Result<(State, Worker)> {
+        let looking = self.looking.settle("inspect", ui)?;
+        let decoder = self.tokenizer.read()?;
+        let (archive, found) = self.open()?;
         let largest = (0..archive.part_count()).map(|part| archive.part_bytes(part)).max();
         ui.start_threads(largest.unwrap_or(0));
         let parts: Vec<u64> = archive.manifest().parts.iter().map(|part| part.rollouts).collect();
@@ -121,22 +121,22 @@ impl InspectArgs {
             state.open(Place { part, group_id, rollout_id }, call);
         }
         let worker = Worker::start(Reader::new(archive, self.looking, looking, decoder))?;
-        let theme = Theme { color: ui.has_color() };
-        on_own_screen(&mut Process::default(), |terminal| converse(terminal, state, worker, theme))
-            .and_then(|done| done)
-            .map_err(|e| Error::io("cannot use", Path::new("the terminal"), e))?;
-        Ok(Exit::Fine)
+        Ok((state, worker))
+    }
+
+    fn open(&self) -> Result<(Archive, Option<Found>)> {
+        let archive = SelectingArgs::open(&self.archive)?;
+        let found = self.target.as_ref().map(|text| looking::anything(&archive, text));
+        let found = found.transpose()?;
+        Ok((archive, found))
     }
 
     /// The same facts where there is no terminal.
-    fn print(
-        &self,
-        archive: &Archive,
-        looking: &Looking,
-        decoder: Option<&(dyn Decode + Send + Sync)>,
-        found: Option<Found>,
-        ui: &Ui,
-    ) -> Result<Exit> {
+    fn print(&self, ui: &Ui) -> Result<Exit> {
+        let looking = &self.looking.settle("inspect", ui)?;
+        let decoder = self.tokenizer.read()?;
+        let decoder = decoder.as_deref();
+        let (archive, found) = self.open()?;
         let policy = looking.selecting.policy.to_string();
         let documents = |view: &View<'_>| -> Vec<show::Document> {
             let wanted = |id: &crate::id::RolloutId| {
@@ -163,9 +163,9 @@ impl InspectArgs {
         match &found {
             Some(found) => {
                 ui.start_threads(archive.part_bytes(found.part));
-                take(self.looking.one(looking, archive, found, documents)?)?;
+                take(self.looking.one(looking, &archive, found, documents)?)?;
             }
-            None => self.looking.each(looking, archive, ui, documents, take)?,
+            None => self.looking.each(looking, &archive, ui, documents, take)?,
         }
         let total = archive.counts().rollouts;
         match ui.format {

@@ -31,20 +31,20 @@ pub fn draw(frame: &mut Frame<'_>, [top, body]: [Rect; 2], state: &mut State, th
     }
     let Loaded::Here(document) = &screen.document else { return };
     if count == 0 {
-        let text = " nothing: every selected generation of the rollout carries loss";
+        let text = " nothing: each generation that is selected carries loss";
         return frame.render_widget(Line::styled(text, theme.good()), body);
     }
     let wanted = u16::try_from(count).unwrap_or(u16::MAX);
     let high = wanted.min(body.height / 2);
     let [list, details] =
         Layout::vertical([Constraint::Length(high), Constraint::Min(1)]).areas(body);
-    let masked = &document.fate.masked;
+    let (masked, findings) = (&document.fate.masked, document.findings_beyond());
     let window = screen.finding.window(count, usize::from(list.height));
     let chosen_at = screen.finding.at;
     let lines = window.map(|at| {
         let line = match at.checked_sub(masked.len()) {
             None => told_reason(&masked[at], theme),
-            Some(finding) => told_finding(&document.findings[finding], theme),
+            Some(finding) => told_finding(findings[finding], theme),
         };
         let mut indented = Line::from(vec![Span::raw(" ")]);
         indented.spans.extend(line.spans);
@@ -56,9 +56,9 @@ pub fn draw(frame: &mut Frame<'_>, [top, body]: [Rect; 2], state: &mut State, th
     frame.render_widget(block, details);
     let told = match chosen_at.checked_sub(masked.len()) {
         None => masked.get(chosen_at).map(|reason| reason_details(reason, theme)),
-        Some(finding) => document.findings.get(finding).map(|f| finding_details(f, theme)),
+        Some(finding) => findings.get(finding).map(|f| finding_details(f, theme)),
     };
-    scrolled(frame, inner, told.unwrap_or_default(), 0);
+    scrolled(frame, inner, told.unwrap_or_default(), 0, "more");
 }
 
 fn told_reason(reason: &MaskReason, theme: Theme) -> Line<'static> {

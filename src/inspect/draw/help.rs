@@ -20,17 +20,20 @@ const MARKS: [(Mark, &str); 5] = [
 
 pub fn draw(frame: &mut Frame<'_>, [top, body]: [Rect; 2], state: &mut State, theme: Theme) {
     title(frame, top, "forestctl inspect: keys and marks", "Esc goes back", theme);
-    let lines = lines(theme);
-    let count = wrapped(lines.clone(), usize::from(body.width)).len();
+    let lines = lines(usize::from(body.width), theme);
+    let count = lines.len();
     let height = usize::from(body.height);
     state.help.at = state.help.at.min(count.saturating_sub(height));
     // What is drawn begins with the chosen line.
     let first = state.help.at;
     state.help.window(count, height);
-    scrolled(frame, body, lines, first);
+    scrolled(frame, body, lines, first, "↓ more");
 }
 
-fn lines(theme: Theme) -> Vec<Line<'static>> {
+/// Columns of keys and marks.
+const KEYS: usize = 22;
+
+fn lines(width: usize, theme: Theme) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     for binding in BINDINGS {
         let on = match binding.screens.len() {
@@ -40,18 +43,26 @@ fn lines(theme: Theme) -> Vec<Line<'static>> {
                 format!(" ({})", names.join(", "))
             }
         };
-        lines.push(Line::from(vec![
-            Span::styled(format!(" {:<22}", binding.told()), theme.strong()),
-            Span::raw(binding.help),
-            Span::styled(on, theme.dim()),
-        ]));
+        let keys = Span::styled(format!(" {:<KEYS$}", binding.told()), theme.strong());
+        let told = vec![Span::raw(binding.help), Span::styled(on, theme.dim())];
+        lines.extend(beside(keys, told, width));
     }
     lines.push(Line::default());
     for (mark, meaning) in MARKS {
-        lines.push(Line::from(vec![
-            Span::styled(format!(" {} {:<20}", mark.letter(), mark.as_str()), theme.mark(mark)),
-            Span::raw(meaning),
-        ]));
+        let word = format!(" {} {:<20}", mark.letter(), mark.as_str());
+        lines.extend(beside(Span::styled(word, theme.mark(mark)), vec![Span::raw(meaning)], width));
     }
     lines
+}
+
+/// Prose beside a key or mark, below itself where it is longer than a line.
+fn beside(left: Span<'static>, told: Vec<Span<'static>>, width: usize) -> Vec<Line<'static>> {
+    let indent = left.width();
+    let told = wrapped(vec![Line::from(told)], width.saturating_sub(indent).max(16));
+    let mut left = Some(left);
+    let line = |line: Line<'static>| {
+        let first = left.take().unwrap_or_else(|| Span::raw(" ".repeat(indent - 2)));
+        Line::from([vec![first], line.spans].concat())
+    };
+    told.into_iter().map(line).collect()
 }

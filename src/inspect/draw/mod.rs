@@ -9,6 +9,7 @@ mod tokens;
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Wrap};
 
@@ -110,18 +111,26 @@ fn absent<T>(loaded: &Loaded<T>, what: &str, theme: Theme) -> Option<Paragraph<'
     Some(Paragraph::new(text).style(style).wrap(Wrap { trim: false }))
 }
 
-/// Prose in a scrolled stretch of an area; returns the first line that is shown.
-fn scrolled(frame: &mut Frame<'_>, area: Rect, lines: Vec<Line<'static>>, first: usize) -> usize {
+/// Prose in a scrolled stretch of an area, with a `hint` where there is more; returns the first line
+/// that is shown.
+fn scrolled(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    lines: Vec<Line<'static>>,
+    first: usize,
+    hint: &str,
+) -> usize {
     let lines = wrapped(lines, usize::from(area.width));
     let height = usize::from(area.height);
     let first = first.min(lines.len().saturating_sub(height));
     let more = lines.len() > first + height;
     let shown: Vec<Line<'static>> = lines.into_iter().skip(first).take(height).collect();
     frame.render_widget(Paragraph::new(shown), area);
-    if more && area.height > 0 && area.width > 8 {
-        let corner = Rect { x: area.right() - 8, y: area.bottom() - 1, width: 8, height: 1 };
-        frame
-            .render_widget(Line::raw(" J more ").style(ratatui::style::Modifier::REVERSED), corner);
+    if more && area.height > 0 {
+        let hint = format!(" {hint} ");
+        let width = u16::try_from(Span::raw(&hint).width()).unwrap_or(0).min(area.width);
+        let corner = Rect { x: area.right() - width, y: area.bottom() - 1, width, height: 1 };
+        frame.render_widget(Line::styled(hint, Modifier::REVERSED), corner);
     }
     first
 }

@@ -46,7 +46,7 @@ pub fn draw(frame: &mut Frame<'_>, [top, body]: [Rect; 2], state: &mut State, th
     let inner = block.inner(details);
     frame.render_widget(block, details);
     let lines = call_details(screen, theme);
-    screen.details = scrolled(frame, inner, lines, screen.details);
+    screen.details = scrolled(frame, inner, lines, screen.details, "J more");
 }
 
 /// What `show` says of a rollout before its calls.
@@ -58,14 +58,11 @@ fn heading(document: &RolloutDocument, theme: Theme) -> Vec<Line<'static>> {
         Span::raw(format!(" by {}, slot {}, {}", visible(policy), line.slot, words::reward(fate))),
     ])];
     lines.extend(reasons(fate, theme));
-    let rows = tree.rows.len() as u64;
-    let loss: u64 = tree.rows.iter().map(|row| row.loss_tokens).sum();
     lines.push(Line::raw(format!(
-        " {}; {} rows, {} loss; {} findings",
+        " {}; rows: {}, findings: {}",
         words::counts(fate),
-        thousands(rows),
-        thousands(loss),
-        findings.len()
+        thousands(tree.rows.len() as u64),
+        thousands(findings.len() as u64),
     )));
     lines
 }
@@ -92,12 +89,12 @@ fn draw_tree(frame: &mut Frame<'_>, area: Rect, screen: &mut RolloutScreen, them
     let window = lines_cursor.window_around(drawing.lines.len(), height, 1);
     *cursor = lines_cursor;
     cursor.at = at;
+    let names = words::short(document.tree.calls.iter().map(|call| &call.call_id));
     let mut lines = vec![Line::styled(format!("  {}", drawing.header()), theme.dim())];
     for line in &drawing.lines[window] {
         lines.push(match *line {
             DrawnLine::Root(number) => {
                 let head = Span::styled(format!("  root {}", number + 1), theme.dim());
-                let names = words::short(document.tree.calls.iter().map(|call| &call.call_id));
                 match leaving(&document.tree, number, &names) {
                     None => Line::from(head),
                     Some((kind, rest)) => Line::from(vec![
@@ -129,7 +126,30 @@ fn draw_tree(frame: &mut Frame<'_>, area: Rect, screen: &mut RolloutScreen, them
             }
         });
     }
+    lines.extend(rows_below(document, &names, usize::from(area.height), lines.len(), theme));
     frame.render_widget(Paragraph::new(lines), area);
+}
+
+/// The rows, where the calls leave room for some.
+fn rows_below(
+    document: &RolloutDocument,
+    name: &impl Fn(&CallId) -> String,
+    height: usize,
+    used: usize,
+    theme: Theme,
+) -> Vec<Line<'static>> {
+    let rows = &document.tree.rows;
+    let Some(room) = height.checked_sub(used + 2).filter(|&room| room > 0 && !rows.is_empty())
+    else {
+        return Vec::new();
+    };
+    let shown = if rows.len() > room { room - 1 } else { rows.len() };
+    let mut lines = vec![Line::default(), Line::styled("  rows", theme.dim())];
+    lines.extend(rows[..shown].iter().map(|row| Line::raw(format!("  {}", words::row(row, name)))));
+    if shown < rows.len() {
+        lines.push(Line::raw(format!("  and {} more", thousands((rows.len() - shown) as u64))));
+    }
+    lines
 }
 
 fn call_details(screen: &RolloutScreen, theme: Theme) -> Vec<Line<'static>> {

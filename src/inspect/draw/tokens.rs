@@ -56,7 +56,8 @@ pub fn draw(frame: &mut Frame<'_>, [top, body]: [Rect; 2], state: &mut State, th
     let block = Block::new().borders(Borders::TOP).border_style(theme.dim());
     let inner = block.inner(why);
     frame.render_widget(block, why);
-    scrolled(frame, inner, told_token(screen, theme), 0);
+    let details = scrolled(frame, inner, told_token(screen, theme), screen.details, "J more");
+    screen.details = details;
 }
 
 /// What stands left of tokens, so that what carries loss is told without colour.
@@ -79,9 +80,10 @@ fn token_style(stretch: &StretchDocument, theme: Theme) -> Style {
 fn told_line(screen: &TokensScreen, line: &tokens::Line, theme: Theme) -> Line<'static> {
     let document = &screen.document;
     match line {
-        tokens::Line::Head(number) => {
-            document.stretches.get(*number).map(|s| head(s, theme)).unwrap_or_default()
-        }
+        tokens::Line::Head(number) => document
+            .stretches
+            .get(*number)
+            .map_or_else(Line::default, |stretch| head(stretch, screen.name(*number), theme)),
         tokens::Line::Tokens { stretch, tokens } => {
             let Some(stretch) = document.stretches.get(*stretch) else { return Line::default() };
             let style = token_style(stretch, theme);
@@ -97,7 +99,7 @@ fn told_line(screen: &TokensScreen, line: &tokens::Line, theme: Theme) -> Line<'
 }
 
 /// Where a carry or a generation begins, and what becomes of it.
-fn head(stretch: &StretchDocument, theme: Theme) -> Line<'static> {
+fn head(stretch: &StretchDocument, name: &str, theme: Theme) -> Line<'static> {
     let tokens = thousands((stretch.end - stretch.start) as u64);
     let (what, style) = match (stretch.part, &stretch.fate.loss_in) {
         (Part::Carry, _) => ("context".to_owned(), theme.dim()),
@@ -106,14 +108,14 @@ fn head(stretch: &StretchDocument, theme: Theme) -> Line<'static> {
         }
         (Part::Generation, None) => ("no loss".to_owned(), theme.warn()),
     };
-    let call = visible(stretch.call_id.as_str()).into_owned();
+    let mark = stretch.mark.letter();
     Line::from(vec![
         Span::styled(what, style.add_modifier(Modifier::BOLD)),
         Span::styled(
             format!(
-                "  {} of {} call {call}, {tokens} tokens from {}",
+                "  {} of {mark} {}, {tokens} tokens from {}",
                 stretch.part.as_str(),
-                stretch.mark.as_str(),
+                visible(name),
                 stretch.start
             ),
             theme.dim(),
