@@ -9,8 +9,8 @@ use super::source::{Place, RolloutDocument};
 use super::tokens::TokensScreen;
 use super::worker::{Answer, Job, Reply};
 use crate::archive::Counts;
-use crate::explain::words::short;
-use crate::explain::{CallFate, Drawing, TreeCall, Verdict};
+use crate::explain::words::{self, short};
+use crate::explain::{CallFate, Drawing, TreeCall, Verdict, leaving};
 use crate::id::{CallId, RolloutId};
 
 /// Branches within branches that are drawn.
@@ -95,6 +95,10 @@ pub struct RolloutScreen {
     pub finding: Cursor,
     /// How its tree is drawn.
     pub drawing: Drawing,
+    /// How each root leaves what went before: its kind, and the rest in words.
+    pub roots: Vec<Option<(String, String)>>,
+    /// Its rows in words.
+    pub rows: Vec<String>,
     /// A call to choose once the document is here.
     wanted: Option<CallId>,
 }
@@ -109,6 +113,8 @@ impl RolloutScreen {
             details: 0,
             finding: Cursor::default(),
             drawing: Drawing::default(),
+            roots: Vec::new(),
+            rows: Vec::new(),
             wanted,
         }
     }
@@ -343,8 +349,12 @@ impl State {
             _ => Err("another answer than was asked for".to_owned()),
         }));
         if let Some(document) = rollout.document.get() {
-            let names = short(document.tree.calls.iter().map(|call| &call.call_id));
-            rollout.drawing = Drawing::new(&document.tree, names, DEEPEST);
+            let tree = &document.tree;
+            let name = short(tree.calls.iter().map(|call| &call.call_id));
+            let roots = 0..tree.roots.len();
+            rollout.roots = roots.map(|root| leaving(tree, root, &name)).collect();
+            rollout.rows = tree.rows.iter().map(|row| words::row(row, &name)).collect();
+            rollout.drawing = Drawing::new(tree, name, DEEPEST);
         }
         if let Some(call) = rollout.wanted.take()
             && !rollout.choose_call(&call)

@@ -110,7 +110,7 @@ impl InspectArgs {
     pub fn begin(self, ui: &Ui) -> Result<(State, Worker)> {
         let looking = self.looking.settle("inspect", ui)?;
         let decoder = self.tokenizer.read()?;
-        let (archive, found) = self.open()?;
+        let (archive, found) = self.open(ui)?;
         let largest = (0..archive.part_count()).map(|part| archive.part_bytes(part)).max();
         ui.start_threads(largest.unwrap_or(0));
         let parts: Vec<u64> = archive.manifest().parts.iter().map(|part| part.rollouts).collect();
@@ -124,9 +124,11 @@ impl InspectArgs {
         Ok((state, worker))
     }
 
-    fn open(&self) -> Result<(Archive, Option<Found>)> {
+    fn open(&self, ui: &Ui) -> Result<(Archive, Option<Found>)> {
         let archive = SelectingArgs::open(&self.archive)?;
+        let waiting = ui.spinner("finding");
         let found = self.target.as_ref().map(|text| looking::anything(&archive, text));
+        waiting.finish_and_clear();
         let found = found.transpose()?;
         Ok((archive, found))
     }
@@ -136,7 +138,7 @@ impl InspectArgs {
         let looking = &self.looking.settle("inspect", ui)?;
         let decoder = self.tokenizer.read()?;
         let decoder = decoder.as_deref();
-        let (archive, found) = self.open()?;
+        let (archive, found) = self.open(ui)?;
         let policy = looking.selecting.policy.to_string();
         let documents = |view: &View<'_>| -> Vec<show::Document> {
             let wanted = |id: &crate::id::RolloutId| {

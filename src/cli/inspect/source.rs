@@ -43,7 +43,6 @@ impl Reader {
             self.parts.push_back(kept);
         } else {
             // Room is made before there is more.
-            self.parts.truncate(KEPT);
             while self.parts.len() >= KEPT {
                 self.parts.pop_front();
             }

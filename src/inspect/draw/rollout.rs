@@ -9,7 +9,7 @@ use super::rollouts::chosen;
 use super::{Theme, WIDE, absent, scrolled, title, wrapped};
 use crate::explain::words::{self, rule};
 use crate::explain::{
-    CallFate, Divergence, DivergenceKind, DrawnLine, RolloutFate, Verdict, Window, leaving,
+    CallFate, Divergence, DivergenceKind, DrawnLine, RolloutFate, Verdict, Window,
 };
 use crate::finding::{Finding, Severity};
 use crate::id::CallId;
@@ -77,7 +77,9 @@ fn reasons(fate: &RolloutFate, theme: Theme) -> impl Iterator<Item = Line<'stati
 }
 
 fn draw_tree(frame: &mut Frame<'_>, area: Rect, screen: &mut RolloutScreen, theme: Theme) {
-    let RolloutScreen { document: Loaded::Here(document), drawing, cursor, .. } = screen else {
+    let RolloutScreen { document: Loaded::Here(document), drawing, cursor, roots, rows, .. } =
+        screen
+    else {
         return;
     };
     let at = cursor.at;
@@ -89,13 +91,12 @@ fn draw_tree(frame: &mut Frame<'_>, area: Rect, screen: &mut RolloutScreen, them
     let window = lines_cursor.window_around(drawing.lines.len(), height, 1);
     *cursor = lines_cursor;
     cursor.at = at;
-    let names = words::short(document.tree.calls.iter().map(|call| &call.call_id));
     let mut lines = vec![Line::styled(format!("  {}", drawing.header()), theme.dim())];
     for line in &drawing.lines[window] {
         lines.push(match *line {
             DrawnLine::Root(number) => {
                 let head = Span::styled(format!("  root {}", number + 1), theme.dim());
-                match leaving(&document.tree, number, &names) {
+                match roots.get(number).and_then(Option::as_ref) {
                     None => Line::from(head),
                     Some((kind, rest)) => Line::from(vec![
                         head,
@@ -126,26 +127,18 @@ fn draw_tree(frame: &mut Frame<'_>, area: Rect, screen: &mut RolloutScreen, them
             }
         });
     }
-    lines.extend(rows_below(document, &names, usize::from(area.height), lines.len(), theme));
+    lines.extend(rows_below(rows, usize::from(area.height).saturating_sub(lines.len()), theme));
     frame.render_widget(Paragraph::new(lines), area);
 }
 
 /// The rows, where the calls leave room for some.
-fn rows_below(
-    document: &RolloutDocument,
-    name: &impl Fn(&CallId) -> String,
-    height: usize,
-    used: usize,
-    theme: Theme,
-) -> Vec<Line<'static>> {
-    let rows = &document.tree.rows;
-    let Some(room) = height.checked_sub(used + 2).filter(|&room| room > 0 && !rows.is_empty())
-    else {
+fn rows_below(rows: &[String], height: usize, theme: Theme) -> Vec<Line<'static>> {
+    let Some(room) = height.checked_sub(2).filter(|&room| room > 0 && !rows.is_empty()) else {
         return Vec::new();
     };
     let shown = if rows.len() > room { room - 1 } else { rows.len() };
     let mut lines = vec![Line::default(), Line::styled("  rows", theme.dim())];
-    lines.extend(rows[..shown].iter().map(|row| Line::raw(format!("  {}", words::row(row, name)))));
+    lines.extend(rows[..shown].iter().map(|row| Line::raw(format!("  {row}"))));
     if shown < rows.len() {
         lines.push(Line::raw(format!("  and {} more", thousands((rows.len() - shown) as u64))));
     }

@@ -109,10 +109,12 @@ pub fn draw(frame: &mut Frame<'_>, [top, body]: [Rect; 2], state: &mut State, th
     frame.render_widget(Paragraph::new(lines), body);
 }
 
-/// A chosen line, marked where nothing is painted too, over its whole width.
+/// A chosen line, marked where nothing is painted too, over its whole width, in one style.
 pub fn chosen(mut line: Line<'static>, width: usize, theme: Theme) -> Line<'static> {
     let gap = width.saturating_sub(line.width());
     line.spans.push(Span::raw(" ".repeat(gap)));
+    // Dim text on a bar cannot be read.
+    line.spans.iter_mut().for_each(|span| span.style = theme.strong());
     if let Some(first) = line.spans.first_mut() {
         let rest: String = first.content.chars().skip(1).collect();
         first.content = format!(">{rest}").into();

@@ -77,7 +77,8 @@ impl Theme {
 
     /// A step of the scale of log-probabilities, from likely to unlikely, then uncaptured.
     pub fn heat(self, step: usize) -> Style {
-        let colors = [Color::Green, Color::Cyan, Color::Blue, Color::Magenta, Color::Red];
+        // Blue is too dark for many a dark terminal: the middle has the colour of text.
+        let colors = [Color::Green, Color::Cyan, Color::Reset, Color::Magenta, Color::Red];
         colors.get(step).map_or(self.dim(), |color| self.paint(*color, Style::new()))
     }
 }
