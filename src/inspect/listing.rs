@@ -214,26 +214,30 @@ impl Listing {
         round
     }
 
-    /// Parts that have no lines yet between the cursor and a line, in the order of a search.
-    pub fn unjudged(&self, forward: bool) -> Vec<usize> {
+    /// Parts of which something is not read yet, in the order of a walk from the cursor.
+    pub fn unread(&self, forward: bool) -> Vec<usize> {
         let from = self.number(self.cursor.at).map_or(0, |number| self.part_of(number));
         let count = self.parts.len();
         let step =
             |by: usize| if forward { (from + by) % count } else { (from + count - by) % count };
-        let open =
-            |part: &usize| self.parts[*part].lines.is_none() && self.parts[*part].fault.is_none();
-        (0..count).map(step).filter(open).collect()
+        (0..count).map(step).filter(|part| !self.jobs_of(*part).is_empty()).collect()
+    }
+
+    /// What a part waits for: who is in it comes before what became of them.
+    pub fn jobs_of(&self, part: usize) -> Vec<Job> {
+        let PartLines { known, lines, fault } = &self.parts[part];
+        if fault.is_some() {
+            return Vec::new();
+        }
+        let known = known.is_none().then_some(Job::Known(part));
+        known.into_iter().chain(lines.is_none().then_some(Job::Lines(part))).collect()
     }
 
     /// What the lines on screen wait for.
     pub fn jobs_on_screen(&self) -> Vec<Job> {
         let shown = self.cursor.shown().map_while(|at| self.number(at));
         let parts: BTreeSet<usize> = shown.map(|number| self.part_of(number)).collect();
-        let open = |part: &usize| self.parts[*part].fault.is_none();
-        let unknown = parts.iter().filter(|&&part| self.parts[part].known.is_none());
-        let unjudged = parts.iter().filter(|&&part| self.parts[part].lines.is_none());
-        let known = unknown.copied().filter(open).map(Job::Known);
-        known.chain(unjudged.copied().filter(open).map(Job::Lines)).collect()
+        parts.into_iter().flat_map(|part| self.jobs_of(part)).collect()
     }
 
     /// Parts nobody has looked at.

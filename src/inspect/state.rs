@@ -285,7 +285,8 @@ impl State {
         }
         match &self.hunt {
             Some(Hunt::Finding { forward }) => {
-                jobs.extend(self.listing.unjudged(*forward).into_iter().map(Job::Lines));
+                let parts = self.listing.unread(*forward);
+                jobs.extend(parts.into_iter().flat_map(|part| self.listing.jobs_of(part)));
             }
             Some(Hunt::Call { text, parts }) => {
                 jobs.extend(parts.iter().map(|&part| Job::Find(part, text.clone())));
@@ -293,7 +294,8 @@ impl State {
             None => {}
         }
         if self.listing.filter().is_some() {
-            jobs.extend(self.listing.unjudged(true).into_iter().map(Job::Lines));
+            let parts = self.listing.unread(true);
+            jobs.extend(parts.into_iter().flat_map(|part| self.listing.jobs_of(part)));
         }
         let known = jobs.len();
         jobs.extend(self.listing.unknown().map(Job::Known));
@@ -659,8 +661,8 @@ impl State {
             entry.fault.is_some()
                 || line.is_some_and(|line| !line.findings.is_empty() || !line.reasons.is_empty())
         };
-        // A part in between that is not judged yet may hold a nearer one.
-        let nearest = self.listing.unjudged(forward).first().copied();
+        // A part in between that is not read yet may hold a nearer one.
+        let nearest = self.listing.unread(forward).first().copied();
         let next = self.listing.next(forward, wanted);
         let part = |at: usize| self.listing.entry(at).map(|entry| entry.part);
         let here = part(self.listing.cursor.at);

@@ -2,6 +2,7 @@
 
 mod facts;
 mod keys;
+mod lazy;
 mod random;
 mod screens;
 mod terminal;
