@@ -4,7 +4,7 @@ use std::fmt;
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::state::Screen;
+use super::screen::Screen;
 
 /// A key as people press it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Hash)]

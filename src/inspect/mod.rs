@@ -8,6 +8,7 @@ mod cursor;
 mod draw;
 pub mod keys;
 mod listing;
+mod screen;
 mod source;
 mod state;
 mod tokens;
@@ -16,9 +17,10 @@ mod worker;
 pub use cursor::Cursor;
 pub use draw::{SMALLEST, Theme, draw};
 pub use listing::{Entry, Listing};
+pub use screen::{Loaded, OpenTokens, RolloutScreen, Screen};
 pub use source::{
     Looked, Place, RolloutDocument, Source, StretchDocument, TokensDocument, tokens_document,
 };
-pub use state::{Effect, Loaded, OpenTokens, RolloutScreen, Screen, State};
+pub use state::{Effect, State};
 pub use tokens::{HEAT, Heat, Line, TokensScreen, heat};
 pub use worker::{Answer, Job, Reply, Worker};

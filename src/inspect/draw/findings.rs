@@ -11,7 +11,8 @@ use super::{Theme, absent, scrolled, title};
 use crate::explain::MaskReason;
 use crate::explain::words::rule;
 use crate::finding::Finding;
-use crate::inspect::state::{Loaded, State};
+use crate::inspect::screen::Loaded;
+use crate::inspect::state::State;
 use crate::report::{thousands, visible};
 
 pub fn draw(frame: &mut Frame<'_>, [top, body]: [Rect; 2], state: &mut State, theme: Theme) {

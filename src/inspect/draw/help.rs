@@ -7,7 +7,8 @@ use ratatui::text::{Line, Span};
 use super::{Theme, scrolled, title, wrapped};
 use crate::explain::Mark;
 use crate::inspect::keys::BINDINGS;
-use crate::inspect::state::{Screen, State};
+use crate::inspect::screen::Screen;
+use crate::inspect::state::State;
 
 /// What marks mean, in the words of docs/inspecting.md.
 const MARKS: [(Mark, &str); 5] = [

@@ -14,7 +14,8 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Wrap};
 
 use super::keys;
-use super::state::{Loaded, Screen, State};
+use super::screen::{Loaded, Screen};
+use super::state::State;
 use super::tokens::cut;
 use crate::report::visible;
 pub use theme::Theme;

@@ -13,8 +13,9 @@ use crate::explain::{
 };
 use crate::finding::{Finding, Severity};
 use crate::id::CallId;
+use crate::inspect::screen::{Loaded, RolloutScreen};
 use crate::inspect::source::RolloutDocument;
-use crate::inspect::state::{Loaded, RolloutScreen, State};
+use crate::inspect::state::State;
 use crate::report::{thousands, visible};
 
 pub fn draw(frame: &mut Frame<'_>, [top, body]: [Rect; 2], state: &mut State, theme: Theme) {

@@ -11,8 +11,9 @@ use ratatui::widgets::{Block, Borders, Paragraph};
 use super::{Theme, absent, scrolled, title};
 use crate::explain::Part;
 use crate::explain::words::{rule, segment};
+use crate::inspect::screen::{Loaded, OpenTokens};
 use crate::inspect::source::StretchDocument;
-use crate::inspect::state::{Loaded, OpenTokens, State};
+use crate::inspect::state::State;
 use crate::inspect::tokens::{self, HEAT, TokensScreen, UNCAPTURED, heat};
 use crate::report::{thousands, visible};
 
