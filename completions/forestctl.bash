@@ -49,6 +49,9 @@ _forestctl() {
             forestctl,ingest)
                 cmd="forestctl__subcmd__ingest"
                 ;;
+            forestctl,inspect)
+                cmd="forestctl__subcmd__inspect"
+                ;;
             forestctl,ls)
                 cmd="forestctl__subcmd__ls"
                 ;;
@@ -124,6 +127,9 @@ _forestctl() {
             forestctl__subcmd__help,ingest)
                 cmd="forestctl__subcmd__help__subcmd__ingest"
                 ;;
+            forestctl__subcmd__help,inspect)
+                cmd="forestctl__subcmd__help__subcmd__inspect"
+                ;;
             forestctl__subcmd__help,ls)
                 cmd="forestctl__subcmd__help__subcmd__ls"
                 ;;
@@ -161,7 +167,7 @@ _forestctl() {
 
     case "${cmd}" in
         forestctl)
-            opts="-j -q -v -h -V --format --color --jobs --quiet --verbose --help --version ingest validate select ls show why diff build-rows du report cleanup-plan config doctor step audit-logprobs completions man generated help"
+            opts="-j -q -v -h -V --format --color --jobs --quiet --verbose --help --version ingest validate select inspect ls show why diff build-rows du report cleanup-plan config doctor step audit-logprobs completions man generated help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -949,7 +955,7 @@ _forestctl() {
             return 0
             ;;
         forestctl__subcmd__help)
-            opts="ingest validate select ls show why diff build-rows du report cleanup-plan config doctor step audit-logprobs completions man generated help"
+            opts="ingest validate select inspect ls show why diff build-rows du report cleanup-plan config doctor step audit-logprobs completions man generated help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1144,6 +1150,20 @@ _forestctl() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        forestctl__subcmd__help__subcmd__inspect)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         forestctl__subcmd__help__subcmd__ls)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -1273,6 +1293,88 @@ _forestctl() {
                     ;;
                 -o)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --format)
+                    COMPREPLY=($(compgen -W "human json jsonl csv" -- "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                --jobs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -j)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        forestctl__subcmd__inspect)
+            opts="-j -q -v -h -V --svg --force --tokenizer --config --policy --selector-python --selector-timeout --assume-complete --min-valid-fraction --no-leave-one-out --no-normalize --advantage-clip-low --advantage-clip-high --overlong-filtering --masked-reward-policy --format --color --jobs --quiet --verbose --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --svg)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tokenizer)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --policy)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --selector-python)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --selector-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --min-valid-fraction)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --no-leave-one-out)
+                    COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    return 0
+                    ;;
+                --no-normalize)
+                    COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    return 0
+                    ;;
+                --advantage-clip-low)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --advantage-clip-high)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --overlong-filtering)
+                    COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    return 0
+                    ;;
+                --masked-reward-policy)
+                    COMPREPLY=($(compgen -W "exclude include include_all" -- "${cur}"))
                     return 0
                     ;;
                 --format)

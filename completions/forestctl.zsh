@@ -132,6 +132,46 @@ never\:"Never"))' \
 ':archive -- The archive:_files' \
 && ret=0
 ;;
+(inspect)
+_arguments "${_arguments_options[@]}" : \
+'--svg=[Write the picture of the rollout as SVG, and nothing else; - is stdout]:FILE:_files' \
+'--tokenizer=[tokenizer.json of the model\: shows text beside token ids]:FILE:_files' \
+'--config=[NeMo-RL YAML whose sections token_capture, policy, grpo, loss_fn and async_rl are read]:YAML:_files' \
+'--policy=[Which captured calls train \[default\: returned_history\]]:POLICY:_default' \
+'--selector-python=[Python interpreter of a module\:function policy]:PYTHON:_files' \
+'--selector-timeout=[Seconds that a selector may take for one rollout]:SECONDS:_default' \
+'--min-valid-fraction=[Drop prompt groups of which a smaller share of rollouts has a verified layout]:FRACTION:_default' \
+'--no-leave-one-out=[Keep the owner'\''s own reward in its baseline]::BOOL:(true false)' \
+'--no-normalize=[Do not divide by the standard deviation of the rewards]::BOOL:(true false)' \
+'--advantage-clip-low=[Least advantage of an owner that trains]:A:_default' \
+'--advantage-clip-high=[Greatest advantage of an owner that trains]:A:_default' \
+'--overlong-filtering=[Mask rollouts of which a selected generation stopped at a length limit]::BOOL:(true false)' \
+'--masked-reward-policy=[Whose rewards enter the baseline \[default\: exclude\]]:POLICY:((exclude\:"Only owners that train"
+include\:"Also owners that a learner filter masks (overlong, sequence error)"
+include_all\:"Every slot of the group"))' \
+'--format=[How results are printed on stdout\: human, json, jsonl, or csv]:FORMAT:((human\:"For reading; not stable"
+json\:"One versioned JSON document"
+jsonl\:"One JSON object per item and line"
+csv\:"A table with a header line"))' \
+'--color=[When to colour\: auto, always, or never; NO_COLOR is honoured]:WHEN:((auto\:"On a terminal, unless NO_COLOR is set"
+always\:"Always"
+never\:"Never"))' \
+'-j+[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--jobs=[Worker threads; 0 means one per core. Results are the same bytes for any number]:N:_default' \
+'--force[Replace an existing file]' \
+'--assume-complete[Take sources that cannot tell whether calls were lost as complete]' \
+'(-v --verbose)-q[Say only what is asked for; exit codes stay]' \
+'(-v --verbose)--quiet[Say only what is asked for; exit codes stay]' \
+'*-v[Log what is being done; twice for details]' \
+'*--verbose[Log what is being done; twice for details]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'-V[Print version]' \
+'--version[Print version]' \
+':archive -- The archive:_files' \
+'::target -- A rollout or a call to open; ids may be cut short:_default' \
+&& ret=0
+;;
 (ls)
 _arguments "${_arguments_options[@]}" : \
 '*--group=[Only this prompt group; may be given several times]:GROUP:_default' \
@@ -823,6 +863,10 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
+(inspect)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
 (ls)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
@@ -922,6 +966,7 @@ _forestctl_commands() {
 'ingest:Read captures into an archive' \
 'validate:Prove an archive\: digests, lengths, lineage, completeness' \
 'select:Choose the calls that train, with a verdict and reason for every rollout' \
+'inspect:Browse rollouts, their calls and tokens on a full screen' \
 'ls:List rollouts with verdict, reward, advantage, and tokens' \
 'show:Show one rollout as a tree\: calls, roots, branches, rows, and findings' \
 'why:Say why a rollout, a call, or a token trains or does not, by evidence and rule' \
@@ -1030,6 +1075,7 @@ _forestctl__subcmd__help_commands() {
 'ingest:Read captures into an archive' \
 'validate:Prove an archive\: digests, lengths, lineage, completeness' \
 'select:Choose the calls that train, with a verdict and reason for every rollout' \
+'inspect:Browse rollouts, their calls and tokens on a full screen' \
 'ls:List rollouts with verdict, reward, advantage, and tokens' \
 'show:Show one rollout as a tree\: calls, roots, branches, rows, and findings' \
 'why:Say why a rollout, a call, or a token trains or does not, by evidence and rule' \
@@ -1117,6 +1163,11 @@ _forestctl__subcmd__help__subcmd__ingest_commands() {
     local commands; commands=()
     _describe -t commands 'forestctl help ingest commands' commands "$@"
 }
+(( $+functions[_forestctl__subcmd__help__subcmd__inspect_commands] )) ||
+_forestctl__subcmd__help__subcmd__inspect_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl help inspect commands' commands "$@"
+}
 (( $+functions[_forestctl__subcmd__help__subcmd__ls_commands] )) ||
 _forestctl__subcmd__help__subcmd__ls_commands() {
     local commands; commands=()
@@ -1161,6 +1212,11 @@ _forestctl__subcmd__help__subcmd__why_commands() {
 _forestctl__subcmd__ingest_commands() {
     local commands; commands=()
     _describe -t commands 'forestctl ingest commands' commands "$@"
+}
+(( $+functions[_forestctl__subcmd__inspect_commands] )) ||
+_forestctl__subcmd__inspect_commands() {
+    local commands; commands=()
+    _describe -t commands 'forestctl inspect commands' commands "$@"
 }
 (( $+functions[_forestctl__subcmd__ls_commands] )) ||
 _forestctl__subcmd__ls_commands() {

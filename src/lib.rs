@@ -27,6 +27,7 @@ pub mod finding;
 pub mod forest;
 pub mod id;
 pub mod ingest;
+pub mod inspect;
 pub mod ordered;
 pub mod output;
 pub mod pictures;

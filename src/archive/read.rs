@@ -212,6 +212,15 @@ impl Archive {
         Ok(parts)
     }
 
+    /// Who is in one part.
+    ///
+    /// # Errors
+    ///
+    /// As [`Archive::read_part`].
+    pub fn known_of(&self, part: usize) -> Result<Vec<Known>> {
+        known_in(&self.dir, &self.manifest.files, part as u64)
+    }
+
     /// Every recorded call of a part with its rollout, in the order of the table.
     ///
     /// # Errors

@@ -38,7 +38,8 @@ impl GeneratedArgs {
 
 /// Every generated file: path from the repository root, and content.
 pub fn files() -> Vec<(String, String)> {
-    let mut files = vec![("docs/codes.md".to_owned(), codes())];
+    let keys = ("docs/keys.md".to_owned(), crate::inspect::keys::document());
+    let mut files = vec![("docs/codes.md".to_owned(), codes()), keys];
     files.extend(man_pages().into_iter().map(|(name, text)| (format!("man/{name}"), text)));
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
         let name = shell.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default();
@@ -56,6 +57,7 @@ fn schemas() -> Vec<(String, String)> {
         ("validate", schemars::schema_for!(crate::report::FindingsDocument<'_>)),
         ("validate-jsonl", schemars::schema_for!(crate::report::FindingsLine<'_>)),
         ("select", super::select::schema()),
+        ("inspect", super::inspect::schema()),
         ("ls", super::ls::schema()),
         ("show", super::show::schema()),
         ("why", super::why::schema()),

@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::advantages::AdvantageArgs;
 use super::resolve::ConfigArg;
-use super::selecting::{Judged, Selecting, SelectingArgs};
+use super::selecting::{Judged, JudgingArgs, Selecting, SelectingArgs};
 use super::ui::Ui;
 use crate::archive::{Archive, Group};
 use crate::config::GrpoSettings;
@@ -48,6 +48,11 @@ impl LookingArgs {
         let grpo = self.advantages.settle(&mut resolver)?;
         resolver.tell_ignored(command, ui);
         Ok(Looking { selecting, grpo })
+    }
+
+    /// Its flags that select, but for the policy.
+    pub fn judging(&self) -> &JudgingArgs {
+        self.selecting.judging()
     }
 
     /// Does `work` on every group, in parallel, and hands the results to `take` in the order of
@@ -260,7 +265,7 @@ impl TokenizerArg {
     /// # Errors
     ///
     /// A file that cannot be read, or is none.
-    pub fn read(&self) -> Result<Option<Box<dyn Decode + Sync>>> {
+    pub fn read(&self) -> Result<Option<Box<dyn Decode + Send + Sync>>> {
         let Some(path) = &self.tokenizer else { return Ok(None) };
         let path: &Path = &if path.is_dir() { path.join("tokenizer.json") } else { path.clone() };
         let bytes = std::fs::read(path).map_err(|e| Error::io("cannot read", path, e))?;
@@ -270,22 +275,5 @@ impl TokenizerArg {
                 .help("--tokenizer takes the tokenizer.json beside the weights of a model")
         })?;
         Ok(Some(Box::new(Tokenizer(read))))
-    }
-}
-
-/// Ids of at most so many letters are shown whole.
-const WHOLE: usize = 12;
-
-/// The first letters of every long id that tell it from the others, eight at least.
-pub fn short<'a>(ids: impl Iterator<Item = &'a CallId>) -> impl Fn(&CallId) -> String {
-    let mut sorted: Vec<&str> = ids.map(CallId::as_str).collect();
-    sorted.sort_unstable();
-    sorted.dedup();
-    let common =
-        |pair: &[&str]| pair[0].chars().zip(pair[1].chars()).take_while(|(a, b)| a == b).count();
-    let length = sorted.windows(2).map(common).max().map_or(8, |same| (same + 1).max(8));
-    move |id| match id.as_str().chars().count() {
-        ..=WHOLE => id.to_string(),
-        _ => id.as_str().chars().take(length).collect(),
     }
 }

@@ -24,6 +24,7 @@ pub mod doctor;
 pub mod du;
 pub mod generated;
 pub mod ingest;
+pub mod inspect;
 mod levels;
 mod looking;
 pub mod ls;
@@ -120,6 +121,7 @@ enum Command {
     Ingest(ingest::IngestArgs),
     Validate(validate::ValidateArgs),
     Select(select::SelectArgs),
+    Inspect(inspect::InspectArgs),
     Ls(ls::LsArgs),
     Show(show::ShowArgs),
     Why(why::WhyArgs),
@@ -188,6 +190,7 @@ impl Command {
             self,
             Command::Validate(_)
                 | Command::Select(_)
+                | Command::Inspect(_)
                 | Command::Ls(_)
                 | Command::Diff(_)
                 | Command::BuildRows(_)
@@ -202,6 +205,7 @@ impl Command {
             Command::Ingest(args) => args.run(ui),
             Command::Validate(args) => args.run(ui),
             Command::Select(args) => args.run(ui),
+            Command::Inspect(args) => args.run(ui),
             Command::Ls(args) => args.run(ui),
             Command::Show(args) => args.run(ui),
             Command::Why(args) => args.run(ui),
@@ -270,6 +274,7 @@ fn end_cleanly_when_interrupted() {
     // A handler that is there already is a test's.
     let _ = ctrlc::set_handler(|| {
         use std::io::Write;
+        inspect::terminal::give_back_if_taken();
         let what = match crate::output::abandon_drafts() {
             true => "interrupted; the same command goes on from here",
             false => "interrupted; nothing was written",

@@ -147,7 +147,7 @@ impl ReportArgs {
         let mut findings = (0, 0);
         let work = |group: &Group, judged: super::selecting::Judged| -> Result<Counted> {
             let built = previous::build(group, &judged.selection, &plan, previous.as_ref())?;
-            count(group, judged, built, wanted.as_ref(), decoder.as_deref())
+            count(group, judged, built, wanted.as_ref(), decoder.as_deref().map(|d| d as _))
         };
         let judging = self.settings.selecting.judging();
         judging.each_judged(&plan.selecting, &archive, ui, work, |counted: Result<Counted>| {

@@ -7,11 +7,15 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Exit;
-use super::looking::{self, LookingArgs, TokenizerArg, short};
+use super::looking::{self, LookingArgs, TokenizerArg};
 use super::selecting::SelectingArgs;
-use super::ui::{Format, Tone, Ui, thousands};
+use super::ui::{Format, Tone, Ui};
 use crate::error::Result;
-use crate::explain::{Mark, RolloutFate, RowLine, Tree, TreeCall, Verdict, rollout, segment, tree};
+use crate::explain::words::{self, short};
+use crate::explain::{
+    Decode, Drawing, DrawnCall, DrawnLine, Mark, RolloutFate, Slot, Tree, TreeCall, Verdict,
+    leaving, rollout, tree,
+};
 use crate::finding::{Finding, Severity};
 use crate::id::CallId;
 use crate::report::visible;
@@ -80,14 +84,8 @@ impl ShowArgs {
         let policy = looking.selecting.policy.to_string();
         let documents = self.looking.one(&looking, &archive, &found, |view| {
             let own = view.slots().filter(|slot| slot.rollout.rollout_id == found.rollout_id);
-            own.map(|slot| Document {
-                schema_version: 1,
-                policy: policy.clone(),
-                rollout: rollout(slot),
-                tree: tree(slot, decoder.as_ref().map(|d| &**d as _)),
-                findings: slot.findings().cloned().collect(),
-            })
-            .collect::<Vec<_>>()
+            own.map(|slot| Document::new(slot, &policy, decoder.as_ref().map(|d| &**d as _)))
+                .collect::<Vec<_>>()
         })?;
         for document in &documents {
             match ui.format {
@@ -150,11 +148,6 @@ fn codes(call: &TreeCall) -> String {
     call.findings.iter().map(|code| code.as_str()).collect::<Vec<_>>().join(" ")
 }
 
-/// The letter that stands for a mark where there is no colour.
-pub(super) fn letter(mark: Mark) -> char {
-    mark.letter()
-}
-
 /// The tone of a mark.
 pub(super) fn tone(mark: Mark) -> Tone {
     match mark {
@@ -168,31 +161,20 @@ pub(super) fn tone(mark: Mark) -> Tone {
 /// What a rollout is, in lines; with what to do about each reason, if `helping`.
 pub(super) fn heading(fate: &RolloutFate, policy: &str, helping: bool, ui: &Ui) -> String {
     let line = &fate.line;
-    let number = |x: Option<f64>| x.map_or("none".to_owned(), |x| x.to_string());
     let verdict = match line.verdict {
         Verdict::Valid => ui.tone(Tone::Good, "valid"),
         other => ui.tone(Tone::Warn, other.as_str()),
     };
     let mut text = format!(
-        "rollout {}  group {}, slot {}\n  {verdict} by {policy}, reward {}, advantage {}\n",
+        "rollout {}  group {}, slot {}\n  {verdict} by {policy}, {}\n  {}\n",
         ui.tone(Tone::Strong, visible(line.rollout_id.as_str())),
         visible(line.group_id.as_str()),
         line.slot,
-        number(line.reward),
-        line.advantage
-            .filter(|_| line.verdict == Verdict::Valid)
-            .map_or("none".to_owned(), |advantage| format!("{advantage:.4}")),
-    );
-    text += &format!(
-        "  {} of {} calls selected; {} tokens, {} generated, {} with loss\n",
-        thousands(line.selected_calls),
-        thousands(line.calls),
-        thousands(line.tokens),
-        thousands(line.generated_tokens),
-        thousands(line.loss_tokens),
+        words::reward(fate),
+        words::counts(fate),
     );
     for reason in &fate.masked {
-        let rule = reason.rule.map(|rule| format!(" (rule {rule})")).unwrap_or_default();
+        let rule = words::rule(reason.rule);
         let label = ui.tone(Tone::Warn, format!("{}{rule}", reason.code));
         text += &format!("  {label}: {}\n", visible(&reason.message));
         if helping {
@@ -202,7 +184,32 @@ pub(super) fn heading(fate: &RolloutFate, policy: &str, helping: bool, ui: &Ui) 
     text
 }
 
+/// Columns of `--format csv` where there are several rollouts.
+pub(super) fn header_of_many() -> Vec<&'static str> {
+    ["rollout_id"].into_iter().chain(HEADER).collect()
+}
+
 impl Document {
+    /// What is told of a rollout.
+    pub fn new(slot: Slot<'_>, policy: &str, decoder: Option<&dyn Decode>) -> Self {
+        Self {
+            schema_version: 1,
+            policy: policy.to_owned(),
+            rollout: rollout(slot),
+            tree: tree(slot, decoder),
+            findings: slot.findings().cloned().collect(),
+        }
+    }
+
+    /// Its calls as rows below [`header_of_many`].
+    pub(super) fn csv_rows(&self) -> impl Iterator<Item = Vec<String>> {
+        let rollout = self.rollout.line.rollout_id.to_string();
+        self.tree
+            .calls
+            .iter()
+            .map(move |call| [rollout.clone()].into_iter().chain(csv_row(call)).collect())
+    }
+
     /// For people: drawn on a terminal, a table elsewhere.
     pub fn human(&self, ui: &Ui) -> String {
         let mut text = heading(&self.rollout, &self.policy, false, ui);
@@ -213,7 +220,7 @@ impl Document {
         };
         text += &format!("\n{}\n", ui.tone(Tone::Strong, "rows"));
         for row in &self.tree.rows {
-            text += &format!("  {}\n", told_row(row, &name));
+            text += &format!("  {}\n", words::row(row, &name));
         }
         if self.tree.rows.is_empty() {
             text += "  none: the group is dropped\n";
@@ -239,87 +246,40 @@ impl Document {
 
     /// How a root leaves what went before.
     fn root(&self, number: usize, name: &impl Fn(&CallId) -> String, ui: &Ui) -> String {
-        let Some(root) = self.tree.roots.get(number) else { return String::new() };
         let head = ui.tone(Tone::Dim, format!("root {}", number + 1));
-        match &root.divergence {
+        match leaving(&self.tree, number, name) {
             None => format!("{head}\n"),
-            Some(divergence) => format!(
-                "{head}  {}: leaves {} at token {}\n",
-                ui.tone(Tone::Strong, divergence.kind),
-                name(&divergence.expected_parent),
-                thousands(divergence.position),
-            ),
+            Some((kind, rest)) => format!("{head}  {}: {rest}\n", ui.tone(Tone::Strong, kind)),
         }
     }
 
     fn drawn(&self, name: &impl Fn(&CallId) -> String, ui: &Ui) -> String {
-        let bars = |call: &TreeCall| {
-            let depth = call.depth as usize;
-            let fork = call.depth > 0 && self.begins_branch(call);
-            match fork {
-                true => "│ ".repeat(depth - 1) + "├─",
-                false => "│ ".repeat(depth),
-            }
-        };
-        let width = self.tree.calls.iter().map(|call| 2 * call.depth as usize).max().unwrap_or(0);
-        let ids = self.tree.calls.iter().map(|call| name(&call.call_id).chars().count());
-        let ids = ids.max().unwrap_or(0);
-        let wide = width + 13;
-        let digits = |of: fn(&TreeCall) -> u64, least: usize| {
-            let most = self.tree.calls.iter().map(of).max().unwrap_or_default();
-            most.to_string().len().max(least)
-        };
-        let (at, new) = (digits(|call| call.start, 2), digits(|call| call.carry, 3));
-        let generated = digits(|call| call.generated, 3);
-        let header = format!(
-            "  {:wide$} {:ids$} {:>at$} {:>new$}+{:<generated$}",
-            "mark", "call", "at", "new", "gen"
-        );
-        let mut text = ui.tone(Tone::Dim, header) + "\n";
-        let mut root = None;
-        for call in &self.tree.calls {
-            if root != Some(call.root) {
-                root = Some(call.root);
-                text += &match call.root {
-                    Some(number) => format!("  {}", self.root(number as usize, name, ui)),
-                    None => format!("  {}\n", ui.tone(Tone::Dim, "not below any root")),
-                };
-            }
-            let bars = bars(call);
-            let gap = " ".repeat(width - bars.chars().count());
-            let label = format!("{} {:<11}", letter(call.mark), call.mark.as_str());
-            let id = format!("{:<ids$}", name(&call.call_id));
-            let tokens = match call.recorded {
-                true => format!(
-                    "{:>at$} {:>new$}+{:<generated$}",
-                    call.start, call.carry, call.generated
-                ),
-                false => " ".repeat(at + new + generated + 2),
+        let drawing = Drawing::new(&self.tree, name, usize::MAX);
+        let mut text = ui.tone(Tone::Dim, format!("  {}", drawing.header())) + "\n";
+        for line in &drawing.lines {
+            text += &match *line {
+                DrawnLine::Root(number) => format!("  {}", self.root(number, name, ui)),
+                DrawnLine::Loose => format!("  {}\n", ui.tone(Tone::Dim, "not below any root")),
+                DrawnLine::Call(number) => {
+                    let call = &self.tree.calls[number];
+                    let drawn = drawing.call(number, call);
+                    let mark = ui.tone(tone(call.mark), &drawn.mark);
+                    let id = ui.tone(Tone::Strong, &drawn.id);
+                    let roles = roles(call, |codes| ui.tone(Tone::Warn, codes));
+                    let DrawnCall { bars, gap, tokens, .. } = drawn;
+                    let line = format!("  {bars}{mark}{gap} {id} {tokens} {roles}");
+                    format!("{}\n", line.trim_end())
+                }
             };
-            let line = format!(
-                "  {bars}{}{gap} {} {tokens} {}",
-                ui.tone(tone(call.mark), label),
-                ui.tone(Tone::Strong, id),
-                roles(call, |codes| ui.tone(Tone::Warn, codes)),
-            );
-            text += line.trim_end();
-            text.push('\n');
         }
         text
-    }
-
-    /// Whether a call is the first of a branch: its parent is less deep.
-    fn begins_branch(&self, call: &TreeCall) -> bool {
-        let parent =
-            self.tree.calls.iter().find(|p| Some(&p.call_id) == call.parent_call_id.as_ref());
-        parent.is_some_and(|parent| parent.depth < call.depth)
     }
 
     fn table(&self, name: &impl Fn(&CallId) -> String, ui: &Ui) -> String {
         let header = ["", "mark", "call", "continues", "at", "new", "gen", "ended, rows, findings"];
         let rows = self.tree.calls.iter().map(|call| {
             vec![
-                letter(call.mark).to_string(),
+                call.mark.letter().to_string(),
                 call.mark.as_str().to_owned(),
                 name(&call.call_id),
                 match &call.parent_call_id {
@@ -342,40 +302,9 @@ impl Document {
     }
 }
 
-/// A row in words.
-fn told_row(row: &RowLine, name: &impl Fn(&CallId) -> String) -> String {
-    if row.borrowed {
-        return format!("{}  masked stand-in on borrowed input, no loss", visible(&row.row_id));
-    }
-    format!(
-        "{}  {} calls, {} tokens, {} with loss{}",
-        visible(&row.row_id),
-        thousands(row.calls),
-        thousands(row.tokens),
-        thousands(row.loss_tokens),
-        row.endpoint.as_ref().map(|id| format!(", ends with {}", name(id))).unwrap_or_default(),
-    )
-}
-
 /// How a call ended, what rows have it, and what was found on it.
 fn roles(call: &TreeCall, tone: impl Fn(String) -> String) -> String {
-    let mut words: Vec<String> = Vec::new();
-    words.extend(call.failure.iter().chain(&call.ending).map(|word| visible(word).into_owned()));
-    words.extend(call.owned_in.iter().map(|row| format!("owned in {}", segment(row))));
-    if !call.context_in.is_empty() {
-        let rows: Vec<&str> = call.context_in.iter().map(|row| segment(row)).collect();
-        words.push(format!("context in {}", rows.join(" ")));
-    }
-    if call.selected && call.mark != Mark::Accepted {
-        words.push("selected".to_owned());
-    }
-    if call.endpoint {
-        words.push("endpoint".to_owned());
-    }
-    if call.scored {
-        words.push("scored".to_owned());
-    }
-    let mut text = words.join(", ");
+    let mut text = words::roles(call);
     if !call.findings.is_empty() {
         text += &format!(" {}", tone(format!("[{}]", codes(call))));
     }

@@ -10,9 +10,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::report::visible;
-
 pub use crate::report::thousands;
+use crate::report::visible;
 
 /// How results are printed on stdout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -109,6 +108,11 @@ impl Ui {
         // A pool already built is a test's; the order of results never depends on it.
         let threads = most.min(useful.saturating_add(1));
         let _ = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
+    }
+
+    /// Whether stdout has colours.
+    pub fn has_color(&self) -> bool {
+        self.color_out
     }
 
     /// The same conversation with stderr in the place of stdout, which is taken.

@@ -7,15 +7,16 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Exit;
-use super::looking::{self, Found, LookingArgs, TokenizerArg, What, short};
+use super::looking::{self, Found, LookingArgs, TokenizerArg, What};
 use super::selecting::SelectingArgs;
-use super::show::{heading, letter, tone};
-use super::ui::{Format, Tone, Ui, thousands};
+use super::show::{heading, tone};
+use super::ui::{Format, Tone, Ui};
 use crate::archive::Archive;
 use crate::error::{Error, Kind, Result};
+use crate::explain::words::{self, rule, short};
 use crate::explain::{
-    CallFate, Decode, Divergence, DivergenceKind, Place, RolloutFate, Slot, TokenFate, Window,
-    calls, rollout, token, token_of_row,
+    CallFate, Decode, Divergence, DivergenceKind, RolloutFate, Slot, TokenFate, Window, calls,
+    rollout, token, token_of_row,
 };
 use crate::id::CallId;
 use crate::report::visible;
@@ -79,7 +80,7 @@ impl WhyArgs {
     pub fn run(self, ui: &Ui) -> Result<Exit> {
         let looking = self.looking.settle("why", ui)?;
         let decoder = self.tokenizer.read()?;
-        let decoder: Option<&(dyn Decode + Sync)> = decoder.as_deref();
+        let decoder: Option<&(dyn Decode + Send + Sync)> = decoder.as_deref();
         let archive = SelectingArgs::open(&self.archive)?;
         let (found, position) = target(&archive, &self.target)?;
         let policy = &looking.selecting.policy;
@@ -216,7 +217,7 @@ impl Document {
             None => {}
         }
         for place in &fate.places {
-            text += &format!("  {}\n", told_place(place, self.rollout.masked.is_empty()));
+            text += &format!("  {}\n", words::place(place, self.rollout.masked.is_empty()));
         }
         if fate.places.is_empty() {
             text += "  in no row\n";
@@ -231,7 +232,7 @@ impl Document {
 /// A call with the evidence for it.
 fn first_line(fate: &CallFate, name: &impl Fn(&CallId) -> String, ui: &Ui) -> String {
     let mark = fate.call.mark;
-    let label = format!("{} {}", letter(mark), mark.as_str());
+    let label = format!("{} {}", mark.letter(), mark.as_str());
     format!(
         "{} call {}: {}{}",
         ui.tone(tone(mark), label),
@@ -250,41 +251,8 @@ fn brief(fate: &CallFate, name: &impl Fn(&CallId) -> String, ui: &Ui) -> String 
     text
 }
 
-fn rule(rule: Option<u16>) -> String {
-    rule.map(|rule| format!(" (rule {rule})")).unwrap_or_default()
-}
-
-fn told_place(place: &Place, trains: bool) -> String {
-    let Place { row_id, owned, start, gen_start, end } = place;
-    let row = visible(row_id);
-    match (owned, trains) {
-        (true, true) => {
-            format!("owned in row {row}: tokens {start} to {end}, loss from {gen_start}")
-        }
-        (true, false) => format!(
-            "owned in row {row}: tokens {start} to {end}, without loss as the rollout is masked"
-        ),
-        (false, _) => format!("context in row {row}: tokens {start} to {end}"),
-    }
-}
-
 fn leaves(divergence: &Divergence, name: &impl Fn(&CallId) -> String, ui: &Ui) -> String {
-    let expected = name(&divergence.expected_parent);
-    let expected = visible(&expected);
-    let place = match (&divergence.in_call, divergence.in_part) {
-        (Some(call), Some(part)) if *call == divergence.expected_parent => {
-            format!("in its {}", part.as_str())
-        }
-        (Some(call), Some(part)) => {
-            format!("in the {} of call {}", part.as_str(), visible(&name(call)))
-        }
-        _ => "past its end".to_owned(),
-    };
-    format!(
-        "{}: leaves call {expected} at token {}, {place}",
-        ui.tone(Tone::Strong, divergence.kind),
-        thousands(divergence.position),
-    )
+    format!("{}: {}", ui.tone(Tone::Strong, divergence.kind), words::leaves(divergence, name))
 }
 
 fn told_divergence(divergence: &Divergence, tokenizer: bool, ui: &Ui) -> String {

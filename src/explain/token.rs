@@ -1,11 +1,13 @@
 //! Whether a token carries loss, and why not.
 
+use std::collections::{HashMap, HashSet};
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::chains::{Chains, Part};
 use super::divergence::Decode;
-use super::fate::mask_reasons;
+use super::fate::{MaskReason, mask_reasons};
 use super::view::{Slot, Verdict};
 use crate::id::CallId;
 use crate::rows::Row;
@@ -62,11 +64,7 @@ pub fn token(
         Part::Carry => None,
         Part::Generation => owner.generation_logprobs.get(offset).copied(),
     };
-    let loss = slot.own_rows().find(|row| {
-        let owned = |span: &crate::rows::Span| span.owned && span.call == owner.call_id;
-        stretch.part == Part::Generation && row.sample_mask != 0.0 && row.spans.iter().any(owned)
-    });
-    let (because, rule) = because(slot, &owner.call_id, stretch.part, loss);
+    let part = PartFates::new(slot).of(&owner.call_id, stretch.part);
     Ok(TokenFate {
         row_id: None,
         position: position as u64,
@@ -76,9 +74,9 @@ pub fn token(
         part: stretch.part,
         offset: offset as u64,
         logprob: logprob.filter(|logprob| logprob.is_finite()),
-        loss_in: loss.map(|row| row.row_id.clone()),
-        because,
-        rule,
+        loss_in: part.loss_in,
+        because: part.because,
+        rule: part.rule,
     })
 }
 
@@ -105,24 +103,63 @@ pub fn token_of_row(
     Ok(fate)
 }
 
-fn because(slot: Slot<'_>, call: &CallId, part: Part, loss: Option<&Row>) -> (String, Option<u16>) {
-    if part == Part::Carry {
-        let what = "the model was given it: prompts, observations and summaries never train";
-        return (what.to_owned(), Some(96));
-    }
-    if let Some(row) = loss {
-        return (
-            format!("the first row that has this generation, {}, owns it", row.row_id),
-            Some(94),
-        );
-    }
-    if !slot.selection.calls.contains(call) {
-        return (format!("call {call} is not selected"), Some(144));
-    }
-    match (slot.verdict(), mask_reasons(slot).first()) {
-        (Verdict::Valid, _) | (_, None) => ("no row of the rollout owns it".to_owned(), Some(94)),
-        (verdict, Some(reason)) => {
-            (format!("the rollout is {}: {}", verdict.as_str(), reason.code), reason.rule)
+/// What became of all tokens of a carry or a generation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartFate {
+    /// The row in which they carry loss.
+    pub loss_in: Option<String>,
+    /// Why, in words.
+    pub because: String,
+    /// The rule of docs/rules.md behind that.
+    pub rule: Option<u16>,
+}
+
+/// What became of the carries and generations of a rollout.
+#[derive(Debug)]
+pub struct PartFates<'a> {
+    slot: Slot<'a>,
+    selected: HashSet<&'a CallId>,
+    /// The row that has the loss of a call.
+    loss: HashMap<&'a CallId, &'a str>,
+    masked: Option<MaskReason>,
+}
+
+impl<'a> PartFates<'a> {
+    /// Looks at rows and reasons once.
+    pub fn new(slot: Slot<'a>) -> Self {
+        let mut loss = HashMap::new();
+        for row in slot.own_rows().filter(|row| row.sample_mask != 0.0) {
+            for span in row.spans.iter().filter(|span| span.owned) {
+                loss.entry(&span.call).or_insert(row.row_id.as_str());
+            }
         }
+        let masked = mask_reasons(slot).into_iter().next();
+        Self { slot, selected: slot.selection.calls.iter().collect(), loss, masked }
+    }
+
+    /// What became of one of them.
+    pub fn of(&self, call: &CallId, part: Part) -> PartFate {
+        let loss_in = self.loss.get(call).filter(|_| part == Part::Generation);
+        let (because, rule) = match (part, loss_in) {
+            (Part::Carry, _) => (
+                "the model was given it: prompts, observations and summaries never train".into(),
+                Some(96),
+            ),
+            (Part::Generation, Some(row)) => {
+                (format!("the first row that has this generation, {row}, owns it"), Some(94))
+            }
+            _ if !self.selected.contains(call) => {
+                (format!("call {call} is not selected"), Some(144))
+            }
+            _ => match (self.slot.verdict(), &self.masked) {
+                (Verdict::Valid, _) | (_, None) => {
+                    ("no row of the rollout owns it".to_owned(), Some(94))
+                }
+                (verdict, Some(reason)) => {
+                    (format!("the rollout is {}: {}", verdict.as_str(), reason.code), reason.rule)
+                }
+            },
+        };
+        PartFate { loss_in: loss_in.map(|row| (*row).to_owned()), because, rule }
     }
 }

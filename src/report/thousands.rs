@@ -1,4 +1,4 @@
-//! Numbers for people.
+//! Numbers as people read them.
 
 /// `1234567` as `1,234,567`.
 pub fn thousands(n: u64) -> String {

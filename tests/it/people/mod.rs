@@ -1,6 +1,7 @@
 //! What people read: `ls`, `show`, `why`, `diff`, on a terminal and in a pipe.
 
 mod diff;
+mod inspect;
 mod ls;
 mod show;
 mod why;

@@ -9,7 +9,7 @@ use crate::builders;
 use crate::closed_loop::{expected, groups};
 
 /// A rollout with a call of every mark.
-fn marks() -> Place {
+pub fn marks() -> Place {
     let root = builders::call("root", None, &[1, 2], &[(3, -0.5)]);
     let tried = builders::call("tried", Some(&root), &[4], &[(5, -0.5)]);
     let next = builders::call("next", Some(&root), &[4], &[(6, -0.5)]);
