@@ -4,6 +4,7 @@ mod source;
 pub mod terminal;
 
 use std::io::{IsTerminal, Write};
+use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
@@ -282,7 +283,9 @@ fn converse(
     mut worker: Worker,
     theme: Theme,
 ) -> std::io::Result<()> {
-    let mut frames = Frames::new(CrosstermBackend::new(std::io::stdout()))?;
+    // Never dropped: it would show the cursor, which comes back with the screen before, and panics
+    // where the terminal is gone.
+    let mut frames = ManuallyDrop::new(Frames::new(CrosstermBackend::new(std::io::stdout()))?);
     let events = events()?;
     let mut changed = true;
     loop {

@@ -106,8 +106,9 @@ fn a_panic_is_told_on_the_screen_before() {
 
 /// As [`DRIVER`], for a terminal that goes away without a signal; prints the exit code.
 const GONE: &str = r#"
-import os, pty, select, subprocess, sys, time
+import fcntl, os, pty, select, struct, subprocess, sys, termios, time
 ours, theirs = pty.openpty()
+fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 80, 0, 0))
 child = subprocess.Popen(sys.argv[2:], stdin=theirs, stdout=theirs, stderr=theirs)
 os.close(theirs)
 shown, deadline = b'', time.time() + 60
