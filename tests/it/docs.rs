@@ -57,7 +57,7 @@ fn commands(block: &str) -> Vec<(String, String)> {
 
 /// Why this command cannot run here.
 fn missing(command: &str) -> Option<&'static str> {
-    let learner = ["forestctl step", "forestctl audit-logprobs"];
+    let learner = ["forestctl step", "forestctl audit-logprobs", "--prev-logprobs"];
     (learner.iter().any(|word| command.contains(word)) && !cfg!(feature = "torch"))
         .then_some("the learner is built with the feature torch alone")
 }
@@ -150,6 +150,16 @@ fn shards_are_made_as_shown() {
 #[test]
 fn queries_find_something() {
     run("docs/duckdb.md");
+}
+
+#[test]
+fn looking_into_an_archive_goes_as_shown() {
+    run("docs/inspecting.md");
+}
+
+#[test]
+fn a_page_is_made_as_shown() {
+    run("docs/report.md");
 }
 
 #[test]
