@@ -91,7 +91,9 @@ pub(super) fn groups(
     for (key, scope) in &mut scopes {
         agree(key, scope, texts, quarantine)?;
     }
-    claim(&mut scopes);
+    let told: BTreeSet<&CaptureKey> =
+        lines.iter().filter_map(|line| line.identity.scope()).collect();
+    claim(&mut scopes, &told);
     let (captured, stray): (Scopes, Scopes) =
         scopes.into_iter().partition(|(_, scope)| scope.is_captured());
     for (key, scope) in stray {
@@ -176,8 +178,9 @@ fn read_receipts(scope: &mut ScopeIndex, texts: &Texts, quarantine: &mut Quarant
 }
 
 /// Gives each manifest the records it names: its own first; then, where it lacks one, a record
-/// that another scope holds without naming it.
-fn claim(scopes: &mut Scopes) {
+/// that another scope holds without naming it. Scopes that rollouts tell of (`told`) give none to
+/// those that none tells of, which may be left out.
+fn claim(scopes: &mut Scopes, told: &BTreeSet<&CaptureKey>) {
     let mut lacking: Vec<(CaptureKey, CallHash)> = Vec::new();
     for (key, scope) in scopes.iter() {
         let own: BTreeSet<CallHash> = scope.records.iter().map(|(call, _)| *call).collect();
@@ -202,7 +205,10 @@ fn claim(scopes: &mut Scopes) {
         }
     }
     for (key, call) in lacking {
-        let Some(holder) = holders.get_mut(&call).and_then(BTreeSet::pop_first) else { continue };
+        let Some(held_by) = holders.get_mut(&call) else { continue };
+        let may = |holder: &&CaptureKey| told.contains(&key) || !told.contains(holder);
+        let Some(holder) = held_by.iter().find(may).cloned() else { continue };
+        held_by.remove(&holder);
         let Some(from) = scopes.get_mut(&holder) else { continue };
         let taken = |lines: &mut Vec<(CallHash, LineRef)>| -> Vec<(CallHash, LineRef)> {
             lines.extract_if(.., |(held, _)| *held == call).collect()

@@ -45,6 +45,18 @@ pub(super) enum Identity {
     Anonymous,
 }
 
+impl Identity {
+    /// The scope that it was captured in.
+    pub fn scope(&self) -> Option<&CaptureKey> {
+        match self {
+            Identity::Named { capture_key, .. } | Identity::Gym { capture_key, .. } => {
+                Some(capture_key)
+            }
+            Identity::Anonymous => None,
+        }
+    }
+}
+
 /// Members of a JSON object, each as its own text.
 pub(super) type Members<'a> = BTreeMap<String, &'a RawValue>;
 

@@ -1,11 +1,11 @@
 //! Staged captures: records, receipts, rollouts, and what of them cannot be read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use forestctl::archive::{Call, Completeness, Completion, SourceForm};
+use forestctl::archive::{Call, Completeness, Completion, Rollout, SourceForm};
 use forestctl::finding::Code;
 use forestctl::ingest::{self, Ingested};
 
@@ -279,6 +279,22 @@ fn a_record_under_a_foreign_scope_goes_to_the_manifest_that_names_it() {
         );
         assert_eq!(ingested.groups.len(), 6);
     }
+}
+
+#[test]
+fn a_receipt_under_the_name_of_an_earlier_attempt_takes_no_records_of_a_rollout() {
+    let clean = seed1("staged-v2");
+    // Without a manifest nothing tells the order.
+    let ids = |rollout: &Rollout| -> BTreeSet<String> {
+        rollout.calls.iter().map(|call| call.call_id.to_string()).collect()
+    };
+    let ingested = changed("receipts.jsonl", |lines| {
+        let line = lines.iter_mut().find(|l| l.contains("\"rollout_id\":\"0-1\"")).unwrap();
+        *line = line.replace("\"rollout_id\":\"0-1\"", "\"rollout_id\":\"1-0-a7\"");
+    });
+    assert_eq!(ids(rollout(&ingested, "0-1")), ids(rollout(&clean, "0-1")));
+    assert_eq!(ids(rollout(&ingested, "1-0")), ids(rollout(&clean, "1-0")));
+    assert_eq!(rollout(&ingested, "0-1").ledger.receipt, None);
 }
 
 #[test]
