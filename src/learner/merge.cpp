@@ -258,7 +258,9 @@ class Driver {
     Driver() {
         void* library = dlopen("libcaffe2_nvrtc.so", RTLD_NOW);
         if (library == nullptr) {
-            throw std::runtime_error(std::string("the CUDA compiler cannot be loaded: ") + dlerror());
+            throw std::runtime_error(std::string("the CUDA compiler, which --attention suffix does not "
+                                                 "need, cannot be loaded: ") +
+                                     dlerror());
         }
         // Names of libraries that it depends on are found through it.
         auto find = [&](auto& function, const char* name) {

@@ -127,17 +127,15 @@ pub fn packs(batch: &Batch, plan: PackPlan) -> Result<Vec<Pack>> {
     let Some(longest) = queue.iter().map(|queued| queued.tokens).max() else {
         return Ok(Vec::new());
     };
-    let layout = match plan.tokens {
-        None => {
-            Layout { tokens: Vec::new(), rows: in_order.iter().map(|&row| vec![row]).collect() }
-        }
-        Some(tokens) => even(&queue, longest, tokens.max(longest))?,
+    let rows = match plan.tokens {
+        None => in_order.iter().map(|&row| vec![row]).collect(),
+        Some(tokens) => even(&queue, longest, tokens.max(longest))?.rows,
     };
     let pack = |rows: Vec<usize>| {
         let rows: Vec<_> = rows.iter().map(|&row| (row, ids(row), batch.targets(row))).collect();
         Pack::new(&rows, plan.share)
     };
-    Ok(layout.rows.into_iter().map(pack).collect())
+    Ok(rows.into_iter().map(pack).collect())
 }
 
 /// A row in the order in which packs take them.
@@ -196,11 +194,10 @@ fn lay_out(queue: &[Queued], budget: u64) -> Result<Layout> {
     let weights: Vec<u64> = bunches.iter().map(|(_, tokens)| *tokens).collect();
     let mut bins = bins(&weights, budget)?;
     bins.retain(|bin| !bin.is_empty());
-    // In the order of the forest again, as bunches of one tree may meet in a bin.
-    if queue.iter().any(|queued| queued.shared > 0) {
-        bins.iter_mut().for_each(|bin| bin.sort_unstable());
-    }
-    let rows_of = |bin: &Vec<usize>| bin.iter().flat_map(|&at| bunches[at].0.clone()).collect();
+    // In the order of the queue again, as bunches of one tree may meet in a bin.
+    bins.iter_mut().for_each(|bin| bin.sort_unstable());
+    let rows_of =
+        |bin: &Vec<usize>| bin.iter().flat_map(|&at| bunches[at].0.iter().copied()).collect();
     let tokens_of = |bin: &Vec<usize>| bin.iter().map(|&at| weights[at]).sum();
     Ok(Layout {
         rows: bins.iter().map(rows_of).collect(),
