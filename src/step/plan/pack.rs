@@ -194,8 +194,10 @@ fn lay_out(queue: &[Queued], budget: u64) -> Result<Layout> {
     let weights: Vec<u64> = bunches.iter().map(|(_, tokens)| *tokens).collect();
     let mut bins = bins(&weights, budget)?;
     bins.retain(|bin| !bin.is_empty());
-    // In the order of the queue again, as bunches of one tree may meet in a bin.
-    bins.iter_mut().for_each(|bin| bin.sort_unstable());
+    // In the order of the forest again, as bunches of one tree may meet in a bin.
+    if queue.iter().any(|queued| queued.shared > 0) {
+        bins.iter_mut().for_each(|bin| bin.sort_unstable());
+    }
     let rows_of =
         |bin: &Vec<usize>| bin.iter().flat_map(|&at| bunches[at].0.iter().copied()).collect();
     let tokens_of = |bin: &Vec<usize>| bin.iter().map(|&at| weights[at]).sum();
