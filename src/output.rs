@@ -158,8 +158,7 @@ fn refuse(target: &Path, force: bool, marker: &str) -> Result<()> {
         return Ok(());
     }
     if !force {
-        return Err(Error::usage(format!("{} already exists", target.display()))
-            .help("Choose another output, or replace it with --force"));
+        return check_free(target);
     }
     if !is_replaceable(target, marker) {
         return Err(Error::usage(format!(
@@ -250,11 +249,23 @@ fn is_replaceable(target: &Path, marker: &str) -> bool {
             || fs::read_dir(target).is_ok_and(|mut entries| entries.next().is_none()))
 }
 
+/// Refuses a target that is there; before long work, too, whose result would have no place.
+///
+/// # Errors
+///
+/// The target exists.
+pub fn check_free(target: &Path) -> Result<()> {
+    match target.symlink_metadata() {
+        Ok(_) => Err(Error::usage(format!("{} already exists", target.display()))
+            .help("Choose another output, or replace it with --force")),
+        Err(_) => Ok(()),
+    }
+}
+
 /// Writes one file whole or not at all. An existing file is refused unless `force`.
 pub fn write_file(target: &Path, force: bool, bytes: &[u8]) -> Result<()> {
-    if !force && target.symlink_metadata().is_ok() {
-        return Err(Error::usage(format!("{} already exists", target.display()))
-            .help("Choose another output, or replace it with --force"));
+    if !force {
+        check_free(target)?;
     }
     let parent = parent_of(target);
     let failed = |e| Error::io("cannot write", target, e);

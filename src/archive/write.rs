@@ -16,7 +16,7 @@ use super::pieces::{self, is_media};
 use super::{Group, Ingested, Piece, PieceSources, Quarantined, SourceFile, part};
 use crate::error::{Error, Result};
 use crate::id::{Digest32, GroupId};
-use crate::output::{AtomicDir, Lock};
+use crate::output::{AtomicDir, Lock, check_free};
 
 /// Bytes of captured content after which a part ends, unless one group is larger.
 const PART_BYTES: usize = 16 << 20;
@@ -132,8 +132,7 @@ impl Writer {
         let lock = Lock::acquire(target)?;
         let there = target.symlink_metadata().is_ok();
         if there && !force && !target.join(MANIFEST).is_file() {
-            return Err(Error::usage(format!("{} already exists", target.display()))
-                .help("Choose another output, or replace it with --force"));
+            check_free(target)?;
         }
         let existing = (there && !force).then(|| Existing::open(target)).transpose()?;
         let draft = AtomicDir::resume(target, there, MANIFEST)?;

@@ -17,11 +17,11 @@ use super::ui::{Format, Tone, Ui, thousands};
 use crate::archive::{Archive, Group};
 use crate::config::document::Node;
 use crate::config::recipe::{Recipe, Refusal, guards};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::explain::{Beside, GroupLine, Summary, Tokens, Verdict, View};
 use crate::finding::{Code, Severity};
 use crate::id::RolloutId;
-use crate::output::write_file;
+use crate::output::{check_free, write_file};
 use crate::pictures::{BatchFacts, Bins, Guard, Measure, Report, measures, page};
 use crate::rows::{Assembly, BuiltGroup, Counts, Provenance, Row};
 
@@ -127,15 +127,12 @@ impl ReportArgs {
     /// Runs the command.
     pub fn run(self, ui: &Ui) -> Result<Exit> {
         let to_stdout = self.output.as_os_str() == "-";
-        if !to_stdout && !self.force && self.output.symlink_metadata().is_ok() {
-            return Err(Error::usage(format!("{} already exists", self.output.display()))
-                .help("Choose another output, or replace it with --force"));
+        if !to_stdout && !self.force {
+            check_free(&self.output)?;
         }
         let mut resolver = self.config.resolver()?;
         let plan = self.settings.settle(&mut resolver)?;
-        if !resolver.recipe.ignored.is_empty() {
-            ui.say(format!("not read: {}", resolver.recipe.ignored.join(", ")));
-        }
+        resolver.tell_ignored("report", ui);
         let file = self.prev_logprobs.as_deref().map(PreviousFile::open).transpose()?;
         let previous = file.as_ref().map(PreviousFile::read).transpose()?;
         let decoder = self.tokenizer.read()?;
