@@ -40,6 +40,13 @@ pub fn abandon_drafts() -> bool {
     kept
 }
 
+/// From now on an interrupt leaves what is written at `draft`, for [`AtomicDir::resume`] to find.
+pub fn survive_interrupts(draft: &Path) {
+    for (path, keep) in drafts().iter_mut() {
+        *keep |= path == draft;
+    }
+}
+
 /// A directory that comes into being, or replaces its predecessor, in one rename.
 ///
 /// Dropped without [`AtomicDir::publish`], it removes itself and the target stays as it was.
@@ -86,13 +93,6 @@ impl AtomicDir {
     fn of(staging: PathBuf, target: &Path) -> Self {
         drafts().push((staging.clone(), false));
         Self { staging, target: target.to_owned(), published: false }
-    }
-
-    /// From now on an interrupt leaves what is written, for [`AtomicDir::resume`] to find.
-    pub fn survive_interrupts(&self) {
-        for (draft, keep) in drafts().iter_mut() {
-            *keep |= *draft == self.staging;
-        }
     }
 
     /// Removes whatever is written so far, but for the folder or file `kept`.

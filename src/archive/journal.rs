@@ -3,7 +3,9 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
 
 use serde::{Deserialize, Serialize};
 
@@ -45,10 +47,19 @@ struct Head {
     target: Option<String>,
 }
 
-/// The journal of a draft.
+/// The journal of a draft. It is kept by a thread of its own, since waiting for the disk is most
+/// of the work.
 #[derive(Debug)]
 pub(super) struct Journal {
-    file: File,
+    notes: Option<Sender<Note>>,
+    keeper: Option<JoinHandle<Result<()>>>,
+}
+
+/// Lines that may be written once `files` are on disk.
+#[derive(Debug)]
+struct Note {
+    files: Vec<PathBuf>,
+    lines: Vec<u8>,
 }
 
 impl Journal {
@@ -70,18 +81,47 @@ impl Journal {
         if written.is_empty() {
             draft.clear(SCRATCH)?;
         }
+        let mut text = lines(&[head])?;
+        text.extend(lines(&written)?);
         let path = dir.join(JOURNAL);
         let failed = |e| Error::io("cannot write", &path, e);
-        let mut journal = Self { file: File::create(&path).map_err(failed)? };
-        journal.lines(&[head]).and_then(|()| journal.lines(&written)).map_err(failed)?;
-        Ok((journal, written))
+        let mut file = File::create(&path).map_err(failed)?;
+        write(&mut file, &text).map_err(failed)?;
+        let (sender, notes) = channel();
+        let draft = dir.to_owned();
+        let keep = move || keep(file, &draft, notes);
+        let keeper = std::thread::Builder::new().name("journal".to_owned()).spawn(keep);
+        let keeper = keeper.map_err(|e| Error::format("cannot start a thread").because(e))?;
+        Ok((Self { notes: Some(sender), keeper: Some(keeper) }, written))
     }
 
-    /// Notes parts down once all of them are on disk.
+    /// Has parts noted down once all of them are on disk. From then on an interrupt leaves the
+    /// draft.
+    ///
+    /// # Errors
+    ///
+    /// Failures to sync or write these parts or earlier ones.
     pub fn add(&mut self, dir: &Path, parts: &[Written]) -> Result<()> {
         let files = parts.iter().flat_map(|part| &part.files);
-        output::sync(&files.map(|file| dir.join(&file.path)).collect::<Vec<_>>())?;
-        self.lines(parts).map_err(|e| Error::io("cannot write", dir.join(JOURNAL), e))
+        let files = files.map(|file| dir.join(&file.path)).collect();
+        let note = Note { files, lines: lines(parts)? };
+        let sent = self.notes.as_ref().map(|notes| notes.send(note));
+        // Nobody listens after a failure.
+        if matches!(sent, Some(Err(_))) { self.close() } else { Ok(()) }
+    }
+
+    /// Waits until everything is noted down.
+    ///
+    /// # Errors
+    ///
+    /// As [`Journal::add`].
+    pub fn close(&mut self) -> Result<()> {
+        self.notes = None;
+        match self.keeper.take().map(JoinHandle::join) {
+            None => Ok(()),
+            Some(Ok(kept)) => kept,
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+        }
     }
 
     /// Removes the journal of a draft that is done.
@@ -94,18 +134,39 @@ impl Journal {
             _ => Ok(()),
         }
     }
+}
 
-    fn lines(&mut self, values: &[impl Serialize]) -> std::io::Result<()> {
-        let mut text = Vec::new();
-        for value in values {
-            serde_json::to_writer(&mut text, value)?;
-            text.push(b'\n');
-        }
-        match text.is_empty() {
-            true => Ok(()),
-            false => self.file.write_all(&text).and_then(|()| self.file.sync_data()),
-        }
+impl Drop for Journal {
+    fn drop(&mut self) {
+        // Whoever wants to know of a failure closes it.
+        self.notes = None;
+        let _ = self.keeper.take().map(JoinHandle::join);
     }
+}
+
+/// Writes what is to be noted down in the draft, each once its files are on disk.
+fn keep(mut file: File, draft: &Path, notes: Receiver<Note>) -> Result<()> {
+    for Note { files, lines } in notes {
+        output::sync(&files)?;
+        let failed = |e| Error::io("cannot write", draft.join(JOURNAL), e);
+        write(&mut file, &lines).map_err(failed)?;
+        output::survive_interrupts(draft);
+    }
+    Ok(())
+}
+
+fn write(file: &mut File, text: &[u8]) -> std::io::Result<()> {
+    file.write_all(text).and_then(|()| file.sync_data())
+}
+
+fn lines(values: &[impl Serialize]) -> Result<Vec<u8>> {
+    let mut text = Vec::new();
+    for value in values {
+        serde_json::to_writer(&mut text, value)
+            .map_err(|e| Error::format("cannot write JSON").because(e))?;
+        text.push(b'\n');
+    }
+    Ok(text)
 }
 
 /// The parts that the journal in `dir` lists and that are as it says; none when it is another's.

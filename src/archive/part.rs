@@ -4,17 +4,16 @@ use std::path::Path;
 
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
-use arrow::record_batch::RecordBatch;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 use serde::Serialize;
 
 use super::content::Known;
 use super::manifest::{FileEntry, part_path};
-use super::pieces::{MEDIA, batches, schema};
+use super::pieces::{MEDIA, row_groups, schema};
 use super::table::{self, Owner, calls, ledger, origins, rollouts};
 use super::{Group, Piece, PieceSources};
-use crate::columnar;
+use crate::columnar::{self, RowGroup};
 use crate::error::{Error, Result};
 use crate::id::Digest32;
 
@@ -73,32 +72,31 @@ pub(super) fn write_media(
     sources: &PieceSources,
 ) -> Result<FileEntry> {
     let path = part_path(MEDIA, number);
-    write_batches(dir, &path, schema()?, pieces.len(), batches(pieces, sources))
+    write_row_groups(dir, &path, schema()?, pieces.len(), row_groups(pieces, sources))
 }
 
 /// Writes one table, a row group per chunk of rows.
-fn write_table<T>(
+fn write_table<'a, 'r, T>(
     dir: &Path,
     path: String,
-    rows: &[T],
-    size: impl Fn(&T) -> usize,
-    encode: impl Fn(&[T]) -> Result<RecordBatch, ArrowError>,
+    rows: &'a [T],
+    size: impl Fn(&T) -> usize + 'a,
+    encode: impl Fn(&'a [T]) -> Result<RowGroup<'r>, ArrowError>,
 ) -> Result<FileEntry> {
     let failed = |e| Error::format(format!("cannot write {path}")).because(e);
-    let schema = encode(&[]).map_err(failed)?.schema();
-    let batches = table::chunks(rows, size).map(|chunk| encode(chunk).map_err(failed));
-    write_batches(dir, &path, schema, rows.len(), batches)
+    let schema = encode(&[]).map_err(failed)?.schema().clone();
+    let row_groups = table::chunks(rows, size).map(|chunk| encode(chunk).map_err(failed));
+    write_row_groups(dir, &path, schema, rows.len(), row_groups)
 }
 
-/// Writes each batch as a row group.
-fn write_batches(
+fn write_row_groups<'a>(
     dir: &Path,
     path: &str,
     schema: SchemaRef,
     rows: usize,
-    batches: impl Iterator<Item = Result<RecordBatch>>,
+    row_groups: impl Iterator<Item = Result<RowGroup<'a>>>,
 ) -> Result<FileEntry> {
-    let (bytes, blake3) = columnar::write(&dir.join(path), schema, properties(), batches)?;
+    let (bytes, blake3) = columnar::write(&dir.join(path), schema, properties(), row_groups)?;
     Ok(FileEntry { path: path.to_owned(), bytes, rows: rows as u64, blake3 })
 }
 

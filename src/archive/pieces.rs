@@ -8,7 +8,6 @@ use std::panic::AssertUnwindSafe;
 use std::path::Path;
 
 use arrow::datatypes::SchemaRef;
-use arrow::record_batch::RecordBatch;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowSelection,
@@ -19,6 +18,7 @@ use super::manifest::FileEntry;
 use super::read::{quietly, sized};
 use super::table::{self, media};
 use super::{Archive, Group, Piece, PieceSources};
+use crate::columnar::RowGroup;
 use crate::error::{Error, Result};
 use crate::id::Digest32;
 
@@ -38,18 +38,18 @@ pub(super) fn new_pieces(groups: &[Group], stored: &mut BTreeSet<Digest32>) -> V
 
 /// Columns of a media file.
 pub(super) fn schema() -> Result<SchemaRef> {
-    Ok(laid_out(&[])?.schema())
+    Ok(laid_out(&[])?.schema().clone())
 }
 
-fn laid_out(pieces: &[(Piece, Vec<u8>)]) -> Result<RecordBatch> {
+fn laid_out(pieces: &[(Piece, Vec<u8>)]) -> Result<RowGroup<'static>> {
     media::encode(pieces).map_err(|e| Error::format("cannot lay out tensor data").because(e))
 }
 
 /// The rows of a media file, a row group at a time: no more is in memory.
-pub(super) fn batches<'a>(
+pub(super) fn row_groups<'a>(
     pieces: &'a [Piece],
     sources: &'a PieceSources,
-) -> impl Iterator<Item = Result<RecordBatch>> + 'a {
+) -> impl Iterator<Item = Result<RowGroup<'static>>> + 'a {
     table::chunks(pieces, |piece| piece.bytes as usize).map(|chunk| {
         let loaded = chunk.iter().map(|&piece| Ok((piece, sources.read(piece)?)));
         laid_out(&loaded.collect::<Result<Vec<_>>>()?)

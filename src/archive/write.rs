@@ -16,7 +16,7 @@ use super::pieces::{self, is_media};
 use super::{Group, Ingested, Piece, PieceSources, Quarantined, SourceFile, part};
 use crate::error::{Error, Result};
 use crate::id::{Digest32, GroupId};
-use crate::output::{AtomicDir, Lock, check_free};
+use crate::output::{self, AtomicDir, Lock, check_free};
 
 /// Bytes of captured content after which a part ends, unless one group is larger.
 const PART_BYTES: usize = 16 << 20;
@@ -194,7 +194,7 @@ impl Writer {
             }
         }
         if !written.is_empty() {
-            self.draft.survive_interrupts();
+            output::survive_interrupts(self.draft.path());
         }
         self.open.end = done.groups;
         self.written = written;
@@ -286,7 +286,6 @@ impl Writer {
             && note
         {
             journal.add(dir, &written)?;
-            self.draft.survive_interrupts();
         }
         self.written.extend(written);
         Ok(())
@@ -304,7 +303,7 @@ impl Writer {
     ) -> Result<Summary> {
         self.seal()?;
         self.flush(false)?;
-        let Self { draft, existing, journal, written, scratch, lock, .. } = self;
+        let Self { draft, existing, mut journal, written, scratch, lock, .. } = self;
         let added = written.iter().map(|part| part.added).sum();
         let (quarantine, sources) = match &existing {
             None => (quarantine, sources),
@@ -336,7 +335,7 @@ impl Writer {
         }
         let manifest = manifest(files, counts, &mut known, quarantine.len() as u64, sources)?;
         part::write_text(dir, MANIFEST, &manifest.to_text()?)?;
-        drop(journal);
+        journal.as_mut().map_or(Ok(()), Journal::close)?;
         Journal::remove(dir)?;
         fs::remove_dir_all(&scratch).map_err(|e| Error::io("cannot remove", &scratch, e))?;
         draft.publish()?;

@@ -202,7 +202,7 @@ impl Index {
             };
             let hash = || {
                 if let Some(hasher) = &mut hasher {
-                    hasher.update(&block.bytes);
+                    hasher.update_rayon(&block.bytes);
                 }
             };
             let ((following, ()), seen) = rayon::join(|| rayon::join(|| blocks.next(), hash), work);

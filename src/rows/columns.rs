@@ -14,6 +14,7 @@ use arrow::datatypes::{
 use arrow::error::ArrowError;
 
 use super::model::{MediaRef, Row, RowRoutes, Span};
+use crate::columnar::{Column, NumberLists, RowGroup};
 use crate::id::{CallId, Digest32, GroupId, RolloutId};
 
 /// Columns of a rows file, in order.
@@ -85,8 +86,8 @@ fn media_fields() -> Fields {
     ])
 }
 
-/// Turns rows into one batch. The rows together must hold fewer than 2^31 tokens.
-pub fn to_batch(rows: &[Row]) -> Result<RecordBatch, ArrowError> {
+/// Turns rows into a row group.
+pub fn row_group(rows: &[Row]) -> Result<RowGroup<'_>, ArrowError> {
     let strings = |f: fn(&Row) -> &str| -> ArrayRef {
         Arc::new(StringArray::from_iter_values(rows.iter().map(f)))
     };
@@ -99,7 +100,10 @@ pub fn to_batch(rows: &[Row]) -> Result<RecordBatch, ArrowError> {
     let flags = |f: fn(&Row) -> bool| -> ArrayRef {
         Arc::new(BooleanArray::from_iter(rows.iter().map(|r| Some(f(r)))))
     };
-    let columns: Vec<ArrayRef> = vec![
+    let input_ids = rows.iter().map(|r| r.input_ids.as_slice()).collect();
+    let loss_mask = rows.iter().map(|r| r.loss_mask.as_slice()).collect();
+    let logprobs = rows.iter().map(|r| r.generation_logprobs.as_slice()).collect();
+    let before: [ArrayRef; 9] = [
         strings(|r| &r.row_id),
         strings(|r| r.group_id.as_str()),
         options(|r| r.rollout_id.as_ref().map(RolloutId::as_str)),
@@ -109,9 +113,10 @@ pub fn to_batch(rows: &[Row]) -> Result<RecordBatch, ArrowError> {
         numbers(|r| r.segment_count),
         flags(|r| r.is_execution_padding),
         flags(|r| r.uses_borrowed_input),
-        lists::<UInt32Type>(rows, |r| &r.input_ids),
-        lists::<UInt8Type>(rows, |r| &r.loss_mask),
-        lists::<Float32Type>(rows, |r| &r.generation_logprobs),
+    ];
+    let lists =
+        [NumberLists::U32(input_ids), NumberLists::U8(loss_mask), NumberLists::F32(logprobs)];
+    let after: [ArrayRef; 8] = [
         spans(rows)?,
         Arc::new(PrimitiveArray::<Float64Type>::from_iter(rows.iter().map(|r| r.reward))),
         Arc::new(PrimitiveArray::<Float64Type>::from_iter_values(rows.iter().map(|r| r.advantage))),
@@ -123,14 +128,12 @@ pub fn to_batch(rows: &[Row]) -> Result<RecordBatch, ArrowError> {
         routes(rows)?,
         media(rows)?,
     ];
-    RecordBatch::try_new(schema(), columns)
-}
-
-fn lists<T: ArrowPrimitiveType>(rows: &[Row], f: fn(&Row) -> &[T::Native]) -> ArrayRef {
-    let offsets = OffsetBuffer::from_lengths(rows.iter().map(|r| f(r).len()));
-    let values: Vec<T::Native> = rows.iter().flat_map(|r| f(r).iter().copied()).collect();
-    let values = PrimitiveArray::<T>::new(values.into(), None);
-    Arc::new(ListArray::new(item(T::DATA_TYPE), offsets, Arc::new(values), None))
+    let columns = before
+        .into_iter()
+        .map(Column::Array)
+        .chain(lists.map(Column::Lists))
+        .chain(after.map(Column::Array));
+    Ok(RowGroup::new(schema(), columns.collect()))
 }
 
 fn spans(rows: &[Row]) -> Result<ArrayRef, ArrowError> {

@@ -3,8 +3,6 @@
 use std::fs::File;
 use std::path::Path;
 
-use arrow::array::RecordBatch;
-use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
 };
@@ -12,12 +10,13 @@ use parquet::file::properties::WriterProperties;
 
 use super::columns;
 use super::model::Row;
+use crate::columnar::Writer;
 use crate::error::{Error, Result};
 
 /// A file without a name that takes the rows of groups.
 pub struct Spill {
     file: File,
-    writer: ArrowWriter<File>,
+    writer: Writer<File>,
     groups: usize,
 }
 
@@ -44,22 +43,21 @@ impl Spill {
             .set_max_row_group_row_count(None)
             .build();
         let sink = file.try_clone().map_err(failed)?;
-        let writer =
-            ArrowWriter::try_new(sink, columns::schema(), Some(properties)).map_err(failed)?;
+        let writer = Writer::new(sink, columns::schema(), properties).map_err(failed)?;
         Ok(Self { file, writer, groups: 0 })
     }
 
     /// Takes the rows of a group, at least one, and tells under which number.
     pub fn push(&mut self, rows: &[Row]) -> Result<usize> {
-        let batch: RecordBatch = columns::to_batch(rows).map_err(failed)?;
-        self.writer.write(&batch).and_then(|()| self.writer.flush()).map_err(failed)?;
+        let row_group = columns::row_group(rows).map_err(failed)?;
+        self.writer.push(&row_group).map_err(failed)?;
         self.groups += 1;
         Ok(self.groups - 1)
     }
 
     /// No more groups come.
     pub fn finish(self) -> Result<Spilled> {
-        self.writer.close().map_err(failed)?;
+        self.writer.finish().map_err(failed)?;
         let metadata =
             ArrowReaderMetadata::load(&self.file, ArrowReaderOptions::new()).map_err(failed)?;
         Ok(Spilled { file: self.file, metadata })

@@ -160,6 +160,7 @@ pub(super) mod tests {
     use crate::error::Kind;
     use crate::id::{Digest32, GroupId};
     use crate::output::AtomicDir;
+    use crate::rows::spill::Spill;
     use crate::rows::writer::tests::write;
     use crate::rows::{Batch, Counts, GroupRows, MediaRef, Provenance, RowRoutes, Span};
 
@@ -482,8 +483,10 @@ pub(super) mod tests {
         fn any_logprob_bits_survive(raw in prop::collection::vec(any::<u32>(), 3)) {
             let (_, mut rows) = sample(1);
             rows[0].generation_logprobs = raw.iter().map(|&b| f32::from_bits(b)).collect();
-            let mut back = Vec::new();
-            columns::from_batch(&columns::to_batch(&rows).unwrap(), &mut back).unwrap();
+            let home = tempfile::tempdir().unwrap();
+            let mut spill = Spill::create(home.path()).unwrap();
+            spill.push(&rows).unwrap();
+            let back = spill.finish().unwrap().group(0).unwrap();
             prop_assert_eq!(bits(&back), raw);
         }
     }

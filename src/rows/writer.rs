@@ -124,12 +124,13 @@ impl OpenPart {
         if self.pending.is_empty() {
             return Ok(());
         }
-        let batch = columns::to_batch(&self.pending).map_err(|e| {
+        let row_group = columns::row_group(&self.pending).map_err(|e| {
             Error::format(format!("cannot write {}", self.path)).because(e.to_string())
         })?;
+        self.file.push(&row_group)?;
         self.pending.clear();
         self.pending_size = 0;
-        self.file.push(&batch)
+        Ok(())
     }
 
     fn finish(mut self) -> Result<Part> {

@@ -10,6 +10,7 @@ use super::digits;
 use super::fields::{self, RecordError};
 use super::json::{Dialect, JsonError};
 use super::parser::{Member, Parser, Value};
+use super::runs;
 use crate::finding::Code;
 
 /// A staged record's line, taken apart: three columns, the extras as text, the rest as values.
@@ -74,12 +75,7 @@ impl Default for Ids {
 impl Column for Ids {
     fn run(&mut self, text: &str) -> usize {
         let Ids::Narrow(ids) = self else { return 0 };
-        let mut at = 0;
-        while let Some((id, bytes)) = text.as_bytes().get(at..).and_then(digits::short_item) {
-            ids.push(id);
-            at += bytes;
-        }
-        at
+        runs::integers(text.as_bytes(), ids)
     }
 
     fn item(&mut self, value: Value<'_>) -> Result<(), RecordError> {
@@ -139,11 +135,15 @@ impl Column for Floats {
             self.ones += items;
             at += bytes;
         }
-        while let Some((value, bytes)) = text.get(at..).and_then(digits::decimal_item) {
+        // The first other value ends the zeros and ones.
+        while self.rest.is_empty() {
+            let Some((value, bytes)) = text.get(at..).and_then(digits::decimal_item) else {
+                return at;
+            };
             self.push(value);
             at += bytes;
         }
-        at
+        at + text.get(at..).map_or(0, |text| runs::decimals(text, &mut self.rest))
     }
 
     fn item(&mut self, value: Value<'_>) -> Result<(), RecordError> {

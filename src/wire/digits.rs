@@ -3,7 +3,9 @@
 //! Each function takes what it surely understands and leaves the rest: whether a text that it
 //! leaves is JSON, and what it says, is for the general parser to judge.
 
-const ONES: u64 = 0x0101_0101_0101_0101;
+use super::runs;
+
+pub(super) const ONES: u64 = 0x0101_0101_0101_0101;
 
 /// An integer of up to seven digits with the comma behind it, and their bytes.
 pub(super) fn short_item(bytes: &[u8]) -> Option<(u32, usize)> {
@@ -25,10 +27,7 @@ pub(super) fn items(bytes: &[u8], values: &mut Vec<u64>) -> Option<()> {
     }
     let mut at = 0;
     loop {
-        while let Some((value, taken)) = short_item(&bytes[at..]) {
-            values.push(u64::from(value));
-            at += taken;
-        }
+        at += runs::integers(&bytes[at..], values);
         // The last ones, longer ones, and whatever else there is.
         let rest = &bytes[at..];
         let count = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -49,7 +48,7 @@ pub(super) fn items(bytes: &[u8], values: &mut Vec<u64>) -> Option<()> {
 }
 
 /// Powers of ten, as far as 64 bits go.
-const TENS: [u64; 20] = powers(10);
+pub(super) const TENS: [u64; 20] = powers(10);
 /// Powers of five, as far as 64 bits go.
 const FIVES: [u64; 28] = powers(5);
 
@@ -84,7 +83,7 @@ fn digit_count(digits: u64) -> usize {
 }
 
 /// The number of eight digits, the first one lowest.
-fn eight_digits(digits: u64) -> u32 {
+pub(super) fn eight_digits(digits: u64) -> u32 {
     const PAIRS: u64 = 0x0000_00ff_0000_00ff;
     let tens = digits.wrapping_mul(10).wrapping_add(digits >> 8);
     let high = (tens & PAIRS).wrapping_mul(0x000f_4240_0000_0064);
@@ -150,13 +149,17 @@ pub(super) fn decimal_item(text: &str) -> Option<(f64, usize)> {
 
 /// A number of decimal digits.
 #[derive(Default)]
-struct Number {
+pub(super) struct Number {
     value: u64,
     /// It has more digits than fit.
     beyond: bool,
 }
 
 impl Number {
+    pub fn new(value: u64) -> Self {
+        Self { value, beyond: false }
+    }
+
     /// Appends the digits that `bytes` begin with, and returns how many they are.
     fn take(&mut self, bytes: &[u8]) -> usize {
         let mut at = 0;
@@ -187,7 +190,7 @@ impl Number {
 
     /// This number over `10^places`, rounded as IEEE 754 asks; `None` where 64 bits do not hold
     /// the operands.
-    fn over_ten_to(&self, places: i32) -> Option<f64> {
+    pub fn over_ten_to(&self, places: i32) -> Option<f64> {
         let at = usize::try_from(places).ok().filter(|&places| places < FIVES.len())?;
         let power = FIVES[at];
         if self.beyond {

@@ -27,6 +27,7 @@ pub mod receipt;
 pub mod replay;
 pub mod route;
 mod rules;
+mod runs;
 pub(crate) mod scan;
 pub mod staged;
 pub mod store;

@@ -14,6 +14,7 @@ use crate::archive::routes::{self, Extras};
 use crate::archive::{
     Call, Commitment, MediaFlags, MediaTensor, Mode, Origin, RawColumns, TensorContent,
 };
+use crate::columnar::{NumberLists, RowGroup};
 use crate::id::Digest32;
 
 /// A call with its place in the capture order of its rollout.
@@ -47,7 +48,7 @@ fn tensor_size(tensor: &MediaTensor) -> usize {
     64 + tensor.field.len() + 8 * tensor.shape.len() + data
 }
 
-pub(in crate::archive) fn encode(rows: &[CallRow<'_>]) -> Result<RecordBatch, ArrowError> {
+pub(in crate::archive) fn encode<'a>(rows: &[CallRow<'a>]) -> Result<RowGroup<'a>, ArrowError> {
     let calls = || rows.iter().map(|row| row.call);
     let signed = || calls().map(|call| call.commitment);
     let version = |read: fn(Commitment) -> u64| signed().map(move |c| c.map(read));
@@ -57,7 +58,7 @@ pub(in crate::archive) fn encode(rows: &[CallRow<'_>]) -> Result<RecordBatch, Ar
     let extras: Vec<Option<Extras>> =
         calls().map(|call| call.extras.as_deref().map(routes::take)).collect();
     let extras = || extras.iter().map(Option::as_ref);
-    Draft::default()
+    let draft = Draft::default()
         .text("group_id", rows.iter().map(|row| row.owner.group.group_id.as_str()))
         .text("rollout_id", rows.iter().map(|row| row.owner.rollout.rollout_id.as_str()))
         .number::<UInt32Type>("call_index", rows.iter().map(|row| row.index))
@@ -76,15 +77,20 @@ pub(in crate::archive) fn encode(rows: &[CallRow<'_>]) -> Result<RecordBatch, Ar
         .number::<UInt64Type>("delta_len", calls().map(|c| c.delta_len))
         .number::<UInt64Type>("cum_len", calls().map(|c| c.cum_len))
         .number_or_null::<UInt64Type>("weight_version", calls().map(|c| c.weight_version))
-        .list::<UInt32Type>("token_ids", false, calls().map(|c| Some(c.token_ids.as_slice())))
+        .lists("token_ids", NumberLists::U32(calls().map(|c| c.token_ids.as_slice()).collect()))
         .number::<UInt32Type>("carry_len", calls().map(|c| c.carry_len))
-        .list::<Float32Type>(
+        .lists(
             "generation_logprobs",
-            false,
-            calls().map(|c| Some(c.generation_logprobs.as_slice())),
+            NumberLists::F32(calls().map(|c| c.generation_logprobs.as_slice()).collect()),
         )
-        .list::<Float64Type>("raw_token_mask", true, raw().map(|r| r.map(|r| &r.token_mask[..])))
-        .list::<Float64Type>("raw_logprobs", true, raw().map(|r| r.map(|r| &r.logprobs[..])))
+        .lists_or_null::<Float64Type>(
+            "raw_token_mask",
+            raw().map(|raw| raw.map(|raw| &raw.token_mask[..])),
+        )
+        .lists_or_null::<Float64Type>(
+            "raw_logprobs",
+            raw().map(|raw| raw.map(|raw| &raw.logprobs[..])),
+        )
         .number_or_null::<UInt64Type>("schema_version", version(|c| c.schema_version))
         .number_or_null::<UInt64Type>("digest_version", version(|c| c.digest_version))
         .number_or_null::<UInt64Type>("extras_digest_version", version(|c| c.extras_digest_version))
@@ -99,8 +105,8 @@ pub(in crate::archive) fn encode(rows: &[CallRow<'_>]) -> Result<RecordBatch, Ar
         .flag("media_present", flags().map(|m| m.map(|m| m.present)))
         .flag("media_has_frames", flags().map(|m| m.map(|m| m.has_frames)))
         .digest("media_metadata_digest", flags().map(|m| m.map(|m| m.metadata_digest)))?
-        .column(TENSORS, true, media::column(calls().map(|c| c.tensors.as_slice()))?)
-        .finish()
+        .column(TENSORS, true, media::column(calls().map(|c| c.tensors.as_slice()))?);
+    Ok(draft.finish())
 }
 
 /// The lists of a row group's calls.

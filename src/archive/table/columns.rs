@@ -13,40 +13,49 @@ use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
 
 use super::Fault;
+use crate::columnar::{Column, NumberLists, RowGroup};
 use crate::id::Digest32;
 
 /// Columns of a batch that is being made, in order.
 #[derive(Default)]
-pub(super) struct Draft {
+pub(super) struct Draft<'a> {
     fields: Vec<Field>,
-    columns: Vec<ArrayRef>,
+    columns: Vec<Column<'a>>,
 }
 
-impl Draft {
+impl<'a> Draft<'a> {
     pub fn column(mut self, name: &str, nullable: bool, array: impl Array + 'static) -> Self {
         self.fields.push(Field::new(name, array.data_type().clone(), nullable));
-        self.columns.push(Arc::new(array));
+        self.columns.push(Column::Array(Arc::new(array)));
         self
     }
 
-    pub fn text<'a>(self, name: &str, values: impl Iterator<Item = &'a str>) -> Self {
+    /// Lists of which none is null.
+    pub fn lists(mut self, name: &str, lists: NumberLists<'a>) -> Self {
+        let item = Arc::new(Field::new("item", lists.item_type(), false));
+        self.fields.push(Field::new(name, DataType::LargeList(item), false));
+        self.columns.push(Column::Lists(lists));
+        self
+    }
+
+    pub fn text<'t>(self, name: &str, values: impl Iterator<Item = &'t str>) -> Self {
         self.column(name, false, StringArray::from_iter_values(values))
     }
 
-    pub fn text_or_null<'a>(
+    pub fn text_or_null<'t>(
         self,
         name: &str,
-        values: impl Iterator<Item = Option<&'a str>>,
+        values: impl Iterator<Item = Option<&'t str>>,
     ) -> Self {
         self.column(name, true, values.collect::<StringArray>())
     }
 
     /// For texts that may be long.
-    pub fn long_text<'a>(self, name: &str, values: impl Iterator<Item = Option<&'a str>>) -> Self {
+    pub fn long_text<'t>(self, name: &str, values: impl Iterator<Item = Option<&'t str>>) -> Self {
         self.column(name, true, values.collect::<LargeStringArray>())
     }
 
-    pub fn bytes<'a>(self, name: &str, values: impl Iterator<Item = Option<&'a [u8]>>) -> Self {
+    pub fn bytes<'t>(self, name: &str, values: impl Iterator<Item = Option<&'t [u8]>>) -> Self {
         self.column(name, true, values.collect::<LargeBinaryArray>())
     }
 
@@ -81,11 +90,11 @@ impl Draft {
         Ok(self.column(name, true, digests(values)?))
     }
 
-    pub fn list<'a, T: ArrowPrimitiveType>(
+    /// Lists that may be null, as most are.
+    pub fn lists_or_null<'t, T: ArrowPrimitiveType>(
         self,
         name: &str,
-        nullable: bool,
-        values: impl Iterator<Item = Option<&'a [T::Native]>>,
+        values: impl Iterator<Item = Option<&'t [T::Native]>>,
     ) -> Self {
         let values: Vec<_> = values.collect();
         let count = values.iter().flatten().map(|value| value.len()).sum();
@@ -105,11 +114,11 @@ impl Draft {
             Arc::new(PrimitiveArray::<T>::new(ScalarBuffer::from(items), None)),
             nulls,
         );
-        self.column(name, nullable, array)
+        self.column(name, true, array)
     }
 
-    pub fn finish(self) -> Result<RecordBatch, ArrowError> {
-        RecordBatch::try_new(Arc::new(Schema::new(self.fields)), self.columns)
+    pub fn finish(self) -> RowGroup<'a> {
+        RowGroup::new(Arc::new(Schema::new(self.fields)), self.columns)
     }
 }
 

@@ -12,6 +12,7 @@ use arrow::record_batch::RecordBatch;
 use super::columns::{Columns, Draft, digests};
 use super::{Fault, Owner, each};
 use crate::archive::{CaptureFailure, CommittedCall, Completion, Ledger, OutputItem};
+use crate::columnar::RowGroup;
 use crate::id::{CallId, Digest32};
 
 /// One entry of a ledger, borrowed from it.
@@ -104,11 +105,11 @@ pub(in crate::archive) fn size(row: &LedgerRow<'_>) -> usize {
     256 + 128 * items.map_or(0, Vec::len) + receipt.map_or(0, String::len)
 }
 
-pub(in crate::archive) fn encode(rows: &[LedgerRow<'_>]) -> Result<RecordBatch, ArrowError> {
+pub(in crate::archive) fn encode(rows: &[LedgerRow<'_>]) -> Result<RowGroup<'static>, ArrowError> {
     let entries = || rows.iter().map(|row| row.entry);
     let committed = || entries().map(Entry::committed);
     let items = output_items(committed().map(|row| row.and_then(|r| r.output_items.as_deref())))?;
-    Draft::default()
+    let draft = Draft::default()
         .text("group_id", rows.iter().map(|row| row.owner.group.group_id.as_str()))
         .text("rollout_id", rows.iter().map(|row| row.owner.rollout.rollout_id.as_str()))
         .text("kind", entries().map(Entry::kind))
@@ -129,8 +130,8 @@ pub(in crate::archive) fn encode(rows: &[LedgerRow<'_>]) -> Result<RecordBatch, 
         )
         .text_or_null("reason", entries().map(Entry::reason))
         .flag("capture_poisoned", entries().map(|e| Some(e.scope()?.capture_poisoned)))
-        .long_text("receipt", entries().map(|e| e.scope()?.receipt.as_deref()))
-        .finish()
+        .long_text("receipt", entries().map(|e| e.scope()?.receipt.as_deref()));
+    Ok(draft.finish())
 }
 
 fn output_items<'a>(

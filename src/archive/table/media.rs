@@ -16,19 +16,22 @@ use super::columns::{Columns, Draft, digests};
 use super::{Fault, each};
 use crate::archive::media::dtype_of;
 use crate::archive::{MediaTensor, Piece, TensorContent};
+use crate::columnar::RowGroup;
 use crate::id::Digest32;
 
 /// Columns that tell which pieces a file holds, without their data.
 pub(in crate::archive) const INDEX: [&str; 2] = ["digest", "bytes"];
 
 /// Pieces with their data.
-pub(in crate::archive) fn encode(pieces: &[(Piece, Vec<u8>)]) -> Result<RecordBatch, ArrowError> {
+pub(in crate::archive) fn encode(
+    pieces: &[(Piece, Vec<u8>)],
+) -> Result<RowGroup<'static>, ArrowError> {
     let data = LargeBinaryArray::from_iter_values(pieces.iter().map(|(_, data)| data));
-    Draft::default()
+    let draft = Draft::default()
         .digest("digest", pieces.iter().map(|(piece, _)| Some(piece.digest)))?
         .number::<UInt64Type>("bytes", pieces.iter().map(|(piece, _)| piece.bytes))
-        .column("data", false, data)
-        .finish()
+        .column("data", false, data);
+    Ok(draft.finish())
 }
 
 /// Which pieces a batch holds; reads the columns of [`INDEX`] alone.

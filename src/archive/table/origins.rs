@@ -9,15 +9,16 @@ use super::calls::CallRow;
 use super::columns::Draft;
 use super::{Fault, each};
 use crate::archive::Origin;
+use crate::columnar::RowGroup;
 
-pub(in crate::archive) fn encode(rows: &[CallRow<'_>]) -> Result<RecordBatch, ArrowError> {
-    Draft::default()
+pub(in crate::archive) fn encode(rows: &[CallRow<'_>]) -> Result<RowGroup<'static>, ArrowError> {
+    let draft = Draft::default()
         .text("group_id", rows.iter().map(|row| row.owner.group.group_id.as_str()))
         .text("rollout_id", rows.iter().map(|row| row.owner.rollout.rollout_id.as_str()))
         .number::<UInt32Type>("call_index", rows.iter().map(|row| row.index))
         .text("file", rows.iter().map(|row| row.call.origin.file.as_str()))
-        .number::<UInt64Type>("line", rows.iter().map(|row| row.call.origin.line))
-        .finish()
+        .number::<UInt64Type>("line", rows.iter().map(|row| row.call.origin.line));
+    Ok(draft.finish())
 }
 
 /// Reads the origins of a batch; `give` gets group, rollout, the call's place, and its origin.

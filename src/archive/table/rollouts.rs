@@ -8,6 +8,7 @@ use super::columns::{Columns, Draft};
 use super::{Fault, Owner, each};
 use crate::archive::content::Known;
 use crate::archive::{Completeness, Ledger, Rollout, SourceKind};
+use crate::columnar::RowGroup;
 use crate::id::Digest32;
 
 const SOURCES: [(&str, SourceKind); 3] = [
@@ -29,9 +30,9 @@ pub(in crate::archive) fn size(owner: &Owner<'_>) -> usize {
 /// Rollouts, each with its digest.
 pub(in crate::archive) fn encode(
     rows: &[(Owner<'_>, Digest32)],
-) -> Result<RecordBatch, ArrowError> {
+) -> Result<RowGroup<'static>, ArrowError> {
     let rollouts = || rows.iter().map(|(row, _)| row.rollout);
-    Draft::default()
+    let draft = Draft::default()
         .text("group_id", rows.iter().map(|(row, _)| row.group.group_id.as_str()))
         .text("rollout_id", rollouts().map(|r| r.rollout_id.as_str()))
         .number::<UInt32Type>("slot", rollouts().map(|r| r.slot))
@@ -42,8 +43,8 @@ pub(in crate::archive) fn encode(
         .text("source", rollouts().map(|r| word(&SOURCES, r.source)))
         .text("completeness", rollouts().map(|r| word(&COMPLETENESS, r.completeness)))
         .long_text(RESULT, rollouts().map(|r| r.result.as_deref()))
-        .digest("digest", rows.iter().map(|(_, digest)| Some(*digest)))?
-        .finish()
+        .digest("digest", rows.iter().map(|(_, digest)| Some(*digest)))?;
+    Ok(draft.finish())
 }
 
 /// Columns that [`known`] reads.
