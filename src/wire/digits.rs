@@ -83,6 +83,7 @@ fn digit_count(digits: u64) -> usize {
 }
 
 /// The number of eight digits, the first one lowest.
+#[inline(always)]
 pub(super) fn eight_digits(digits: u64) -> u32 {
     const PAIRS: u64 = 0x0000_00ff_0000_00ff;
     let tens = digits.wrapping_mul(10).wrapping_add(digits >> 8);
@@ -190,6 +191,7 @@ impl Number {
 
     /// This number over `10^places`, rounded as IEEE 754 asks; `None` where 64 bits do not hold
     /// the operands.
+    #[inline(always)]
     pub fn over_ten_to(&self, places: i32) -> Option<f64> {
         let at = usize::try_from(places).ok().filter(|&places| places < FIVES.len())?;
         let power = FIVES[at];
@@ -206,7 +208,7 @@ impl Number {
         let scaled = |quotient: f64| quotient * f64::from_bits(((1023 + exponent) as u64) << 52);
         // Less than two below the quotient: the reciprocal lacks less than one of its last place.
         let least = ((u128::from(over) * u128::from(RECIPROCALS[at])) >> 64) as u64;
-        let (least, most) = (least as f64, least.saturating_add(2) as f64);
+        let (least, most) = (rounded(least), rounded(least.saturating_add(2)));
         if least == most && at > 0 {
             return Some(scaled(least));
         }
@@ -214,8 +216,15 @@ impl Number {
         // lowest bit does.
         let (over, under) = (u128::from(over) << 63, u128::from(under));
         let quotient = (over / under) as u64 | u64::from(over % under != 0);
-        Some(scaled(quotient as f64))
+        Some(scaled(rounded(quotient)))
     }
+}
+
+/// A number of 63 or 64 bits, rounded as `as` does. Processors convert signed ones at once; the bit
+/// that is given up only has to keep the rest from looking like a tie.
+#[inline(always)]
+fn rounded(number: u64) -> f64 {
+    2.0 * ((number >> 1 | number & 1) as i64) as f64
 }
 
 #[cfg(test)]

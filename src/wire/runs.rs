@@ -3,6 +3,7 @@
 //!
 //! As in [`digits`], what is not spelled as the usual writers do is left to others.
 
+use multiversion::multiversion;
 use wide::u8x16;
 
 use super::digits::{self, Number};
@@ -18,7 +19,7 @@ const FRACTION: usize = 24;
 
 /// Takes integers of up to eight digits, each with the comma behind it, and returns their bytes.
 pub(super) fn integers<T: From<u32>>(bytes: &[u8], values: &mut Vec<T>) -> usize {
-    let mut at = take(bytes, values, integers_of_block);
+    let mut at = integer_blocks(bytes, values);
     while let Some((value, taken)) = digits::short_item(&bytes[at..]) {
         values.push(value.into());
         at += taken;
@@ -31,7 +32,7 @@ pub(super) fn integers<T: From<u32>>(bytes: &[u8], values: &mut Vec<T>) -> usize
 pub(super) fn decimals(text: &str, values: &mut Vec<f64>) -> usize {
     let mut at = 0;
     loop {
-        at += take(text.as_bytes().get(at..).unwrap_or_default(), values, decimals_of_block);
+        at += decimal_blocks(text.as_bytes().get(at..).unwrap_or_default(), values);
         match text.get(at..).and_then(digits::decimal_item) {
             Some((value, taken)) => {
                 values.push(value);
@@ -42,87 +43,127 @@ pub(super) fn decimals(text: &str, values: &mut Vec<f64>) -> usize {
     }
 }
 
-type Window = [u8; BLOCK + BEHIND];
-
-/// Items of a block: every second byte at most ends one.
-struct Items<T> {
-    values: [T; BLOCK / 2],
-    count: usize,
-    /// Their bytes.
-    taken: usize,
+/// Shifts by a number of digits are most of the work, and slow without BMI2.
+#[multiversion(targets("x86_64+avx2+bmi1+bmi2+lzcnt"))]
+fn integer_blocks<T: From<u32>>(bytes: &[u8], values: &mut Vec<T>) -> usize {
+    take::<u32, T>(bytes, values)
 }
 
-/// Gives blocks to `read` for as long as it takes anything of them, and returns the bytes taken.
-fn take<N: Copy + Default, T: From<N>>(
-    bytes: &[u8],
-    values: &mut Vec<T>,
-    read: impl Fn(&Window, &mut Items<N>),
-) -> usize {
+#[multiversion(targets("x86_64+avx2+bmi1+bmi2+lzcnt"))]
+fn decimal_blocks(bytes: &[u8], values: &mut Vec<f64>) -> usize {
+    take::<f64, f64>(bytes, values)
+}
+
+type Window = [u8; BLOCK + BEHIND];
+
+/// As many items as a block can end: every second byte is one's comma.
+type Items<N> = [N; BLOCK / 2];
+
+/// A number as it stands in a list.
+trait Item: Copy + Default {
+    /// Reads the items of a block, which have a space before each but the first if `SPACED`.
+    /// Returns how many they are, and their bytes.
+    fn read<const SPACED: bool>(window: &Window, items: &mut Items<Self>) -> (usize, usize);
+}
+
+/// Reads blocks for as long as there is an item in them, and returns the bytes taken.
+#[inline(always)]
+fn take<N: Item, T: From<N>>(bytes: &[u8], values: &mut Vec<T>) -> usize {
+    let comma = bytes.iter().take(BLOCK).position(|&byte| byte == b',');
+    let next = comma.and_then(|at| bytes.get(at + 1));
+    match next {
+        Some(b' ') => take_all::<N, T, true>(bytes, values),
+        _ => take_all::<N, T, false>(bytes, values),
+    }
+}
+
+#[inline(always)]
+fn take_all<N: Item, T: From<N>, const SPACED: bool>(bytes: &[u8], values: &mut Vec<T>) -> usize {
     let mut at = 0;
-    let mut items = Items { values: [N::default(); BLOCK / 2], count: 0, taken: 0 };
+    let mut items = [N::default(); BLOCK / 2];
     while let Some(window) = bytes.get(at..).and_then(|rest| rest.first_chunk()) {
-        (items.count, items.taken) = (0, 0);
-        read(window, &mut items);
-        values.extend(items.values.iter().take(items.count).map(|&value| T::from(value)));
-        if items.taken == 0 {
+        let (count, taken) = N::read::<SPACED>(window, &mut items);
+        if count == 0 {
             break;
         }
-        at += items.taken;
+        values.extend(items.iter().take(count).map(|&value| T::from(value)));
+        at += taken;
     }
     at
 }
 
-impl<T> Items<T> {
-    /// Takes an item whose comma is at `end`.
-    fn push(&mut self, value: T, window: &Window, end: usize) {
-        if let Some(place) = self.values.get_mut(self.count) {
-            *place = value;
-            self.count += 1;
-            self.taken = end + 1 + usize::from(window.get(end + 1) == Some(&b' '));
+/// Without the lowest mark.
+#[inline(always)]
+fn behind_first(marks: u64) -> u64 {
+    marks & marks.wrapping_sub(1)
+}
+
+/// The marks behind the comma that is the lowest one, and where the next item starts; `None` where
+/// there is no comma or not the space that should be behind it.
+#[inline(always)]
+fn behind_comma<const SPACED: bool>(window: &Window, others: u64) -> Option<(u64, usize)> {
+    let end = others.trailing_zeros() as usize;
+    let spaced = window.get(end + 1) == Some(&b' ');
+    if end >= BLOCK || window[end] != b',' || spaced != SPACED {
+        return None;
+    }
+    let others = behind_first(others);
+    Some(match SPACED {
+        true => (behind_first(others), end + 2),
+        false => (others, end + 1),
+    })
+}
+
+impl Item for u32 {
+    #[inline(always)]
+    fn read<const SPACED: bool>(window: &Window, items: &mut Items<Self>) -> (usize, usize) {
+        let mut others = !digits_of(window);
+        let (mut count, mut start) = (0, 0);
+        for item in items {
+            let end = others.trailing_zeros() as usize;
+            let Some((behind, next)) = behind_comma::<SPACED>(window, others) else { break };
+            let length = end.wrapping_sub(start);
+            let Some(word) = word(window, start) else { break };
+            if !(1..=8).contains(&length) || (length > 1 && word & 0xff == 0) {
+                break;
+            }
+            *item = digits::eight_digits(word << (64 - 8 * length));
+            (others, start) = (behind, next);
+            count += 1;
         }
+        (count, start)
     }
 }
 
-fn integers_of_block(window: &Window, items: &mut Items<u32>) {
-    let mut others = !digits_of(window);
-    while others != 0 {
-        let end = others.trailing_zeros() as usize;
-        let count = end.wrapping_sub(items.taken);
-        if count == 0 {
-            // Not the space behind a comma, which is taken with it.
-            return;
+impl Item for f64 {
+    #[inline(always)]
+    fn read<const SPACED: bool>(window: &Window, items: &mut Items<Self>) -> (usize, usize) {
+        let mut others = !digits_of(window);
+        let (mut count, mut start) = (0, 0);
+        for item in items {
+            let negative = others.trailing_zeros() as usize == start;
+            // Without the sign, if there is one.
+            let unsigned = others & others.wrapping_sub(u64::from(negative));
+            let from = start + usize::from(negative);
+            let point = unsigned.trailing_zeros() as usize;
+            let fractional = behind_first(unsigned);
+            let end = fractional.trailing_zeros() as usize;
+            let Some((behind, next)) = behind_comma::<SPACED>(window, fractional) else { break };
+            if window[point] != b'.' || (negative && window[start] != b'-') {
+                break;
+            }
+            let (whole, fraction) = (point.wrapping_sub(from), end - point - 1);
+            let Some(value) = decimal(window, from, whole, fraction) else { break };
+            *item = if negative { -value } else { value };
+            (others, start) = (behind, next);
+            count += 1;
         }
-        let Some(word) = word(window, items.taken) else { return };
-        let plain =
-            window.get(end) == Some(&b',') && count <= 8 && (count == 1 || word & 0xff != 0);
-        if !plain {
-            return;
-        }
-        items.push(digits::eight_digits(word << (64 - 8 * count)), window, end);
-        others = from(others, items.taken);
-    }
-}
-
-fn decimals_of_block(window: &Window, items: &mut Items<f64>) {
-    let mut others = !digits_of(window);
-    loop {
-        let start = items.taken;
-        let negative = window.get(start) == Some(&b'-');
-        let whole_from = start + usize::from(negative);
-        others = from(others, whole_from);
-        let point = others.trailing_zeros() as usize;
-        others = from(others, point + 1);
-        let end = others.trailing_zeros() as usize;
-        if end >= BLOCK || window[point] != b'.' || window[end] != b',' {
-            return;
-        }
-        let (whole, fraction) = (point - whole_from, end - point - 1);
-        let Some(value) = decimal(window, whole_from, whole, fraction) else { return };
-        items.push(if negative { -value } else { value }, window, end);
+        (count, start)
     }
 }
 
 /// The number of `whole` digits from `from` on, a point and `fraction` digits.
+#[inline(always)]
 fn decimal(window: &Window, from: usize, whole: usize, fraction: usize) -> Option<f64> {
     if !(1..=8).contains(&whole) || !(1..=FRACTION).contains(&fraction) {
         return None;
@@ -138,42 +179,30 @@ fn decimal(window: &Window, from: usize, whole: usize, fraction: usize) -> Optio
     let middle = some_digits(word(window, start + 8)?, counts[1]);
     let low = some_digits(word(window, start + 16)?, counts[2]);
     let upper = high * digits::TENS[counts[1]] + middle;
-    // Ten digits of the upper part and eight of the lower one always fit; so do nineteen of both.
-    let fits = match integer {
-        0 => upper < digits::TENS[19 - counts[2]],
-        _ => whole + fraction <= 19,
-    };
-    if !fits {
+    // Nineteen digits always fit, and so do as many behind zeros.
+    if whole + fraction > 19 && (integer > 0 || upper >= digits::TENS[19 - counts[2]]) {
         return None;
     }
-    let value = match integer {
-        0 => 0,
-        _ => integer * digits::TENS[fraction],
-    };
-    let value = value + upper * digits::TENS[counts[2]] + low;
+    let integer = integer * digits::TENS[fraction.min(19)];
+    let value = integer + upper * digits::TENS[counts[2]] + low;
     Number::new(value).over_ten_to(fraction as i32)
 }
 
-/// Those of the marks that are at `start` or behind it.
-fn from(marks: u64, start: usize) -> u64 {
-    if start < BLOCK { marks & (u64::MAX << start) } else { 0 }
-}
-
 /// Eight bytes, `'0'` taken from each.
+#[inline(always)]
 fn word(window: &Window, at: usize) -> Option<u64> {
     let word = window.get(at..)?.first_chunk()?;
     Some(u64::from_le_bytes(*word) ^ (digits::ONES * u64::from(b'0')))
 }
 
-/// The number of the first `count` digits of a word.
+/// The number of the first `count` digits of a word, eight at most.
+#[inline(always)]
 fn some_digits(word: u64, count: usize) -> u64 {
-    match count {
-        0 => 0,
-        _ => digits::eight_digits(word << (64 - 8 * count)).into(),
-    }
+    digits::eight_digits(word.unbounded_shl(64 - 8 * count as u32)).into()
 }
 
 /// Which bytes of the block are digits, the first one in the lowest bit.
+#[inline(always)]
 fn digits_of(window: &Window) -> u64 {
     let nine = u8x16::splat(9);
     let (lanes, _) = window.as_chunks::<16>();
