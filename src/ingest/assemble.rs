@@ -72,7 +72,7 @@ impl<'a> Reader<'a> {
     /// `None` when nothing of it can be read.
     fn rollout(&mut self, planned: PlannedRollout) -> Result<Option<(Rollout, Vec<Finding>)>> {
         let PlannedRollout { rollout_id, slot, group_size, capture_key, .. } = planned;
-        let line = match planned.line {
+        let mut line = match planned.line {
             None => None,
             Some(place) => match self.line(place)? {
                 Some(line) => Some(line),
@@ -98,7 +98,7 @@ impl<'a> Reader<'a> {
             (None, Some(_)) => Scope::new(planned.uncaptured),
             (None, None) => return Ok(None),
         };
-        let result = line.as_ref().and_then(|line| line.result.clone());
+        let result = line.as_mut().and_then(|line| line.result.take());
         if let (Some(manifest), Some(result)) = (&scope.lineage, &result) {
             lineage::attribute(&mut scope.ledger, manifest, result);
         }

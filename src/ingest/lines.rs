@@ -12,8 +12,11 @@ use crate::finding::Code;
 /// expert routes of 48 layers stays below half of it.
 pub const MAX_LINE: usize = 128 << 20;
 
-/// Bytes that are read at a time.
-const BLOCK: usize = 8 << 20;
+/// Bytes that are read at a time where lines are looked at one by one; they stay in a cache.
+pub(super) const SMALL_BLOCK: usize = 1 << 20;
+
+/// The same where the work of many long lines is done together.
+pub(super) const LARGE_BLOCK: usize = 8 << 20;
 
 /// Some editors begin a UTF-8 file with it; it is no part of the first line.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
@@ -105,6 +108,8 @@ pub struct Blocks {
     limit: usize,
     /// Bytes after the last whole line.
     rest: Vec<u8>,
+    /// Of these, how many at the beginning hold no line break.
+    unbroken: usize,
     /// Memory of a block that is done with.
     spare: Vec<u8>,
     /// Where `rest` begins, and its line.
@@ -114,9 +119,10 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Opens `path`; the first bytes, not the name, tell how it is compressed.
-    pub fn open(path: &Path) -> Result<Self> {
-        Ok(Self::new(decompressed(path)?, BLOCK, MAX_LINE))
+    /// Opens `path` to be read about `block` bytes at a time; the first bytes, not the name, tell
+    /// how it is compressed.
+    pub fn open(path: &Path, block: usize) -> Result<Self> {
+        Ok(Self::new(decompressed(path)?, block, MAX_LINE))
     }
 
     fn new(inner: Box<dyn Read + Send>, block: usize, limit: usize) -> Self {
@@ -125,6 +131,7 @@ impl Blocks {
             block,
             limit,
             rest: Vec::new(),
+            unbroken: 0,
             spare: Vec::new(),
             offset: 0,
             line: 1,
@@ -140,6 +147,7 @@ impl Blocks {
     /// Takes all of `rest` that is whole lines.
     fn take(&mut self, end: usize) -> Block {
         let mut rest = std::mem::take(&mut self.spare);
+        self.unbroken = 0;
         rest.clear();
         rest.extend_from_slice(&self.rest[end..]);
         let mut bytes = std::mem::replace(&mut self.rest, rest);
@@ -161,6 +169,7 @@ impl Blocks {
     fn skip_line(&mut self) -> std::io::Result<bool> {
         loop {
             if let Some(at) = memchr::memchr(b'\n', &self.rest) {
+                self.unbroken = 0;
                 self.rest.drain(..=at);
                 self.offset += at as u64 + 1;
                 self.line += 1;
@@ -168,6 +177,7 @@ impl Blocks {
             }
             self.offset += self.rest.len() as u64;
             self.rest.clear();
+            self.unbroken = 0;
             if self.fill(self.block)? && self.rest.is_empty() {
                 self.line += 1;
                 return Ok(true);
@@ -196,8 +206,10 @@ impl Iterator for Blocks {
                     return Some(block);
                 }
             };
-            let first = memchr::memchr(b'\n', &self.rest);
-            if first.unwrap_or(self.rest.len()) > self.limit {
+            let first = memchr::memchr(b'\n', &self.rest[self.unbroken..]);
+            let first = first.map(|at| self.unbroken + at);
+            self.unbroken = first.unwrap_or(self.rest.len());
+            if self.unbroken > self.limit {
                 let mut block = self.take(0);
                 let message = format!("the line is longer than {} bytes", self.limit);
                 block.broken = Some((self.line, Unreadable { code: Code::LineTooLong, message }));
@@ -208,7 +220,7 @@ impl Iterator for Blocks {
                 }
                 return Some(block);
             }
-            match memchr::memrchr(b'\n', &self.rest) {
+            match first.and_then(|_| memchr::memrchr(b'\n', &self.rest)) {
                 Some(end) => {
                     self.ended = ended && end + 1 == self.rest.len();
                     return Some(self.take(end + 1));

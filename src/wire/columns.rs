@@ -38,6 +38,11 @@ pub(super) trait Column: Default {
     fn len(&self) -> usize;
 }
 
+/// Bytes up to the end of a list of numbers.
+fn list_bytes(text: &str) -> usize {
+    memchr::memchr(b']', text.as_bytes()).unwrap_or(0)
+}
+
 /// Token ids, 32 bits wide where all of them fit.
 #[derive(Debug, PartialEq)]
 pub(super) enum Ids {
@@ -75,6 +80,9 @@ impl Default for Ids {
 impl Column for Ids {
     fn run(&mut self, text: &str) -> usize {
         let Ids::Narrow(ids) = self else { return 0 };
+        if ids.is_empty() {
+            ids.reserve(list_bytes(text) / 5);
+        }
         runs::integers(text.as_bytes(), ids)
     }
 
@@ -113,6 +121,16 @@ impl Floats {
         zeros.chain(ones).chain(self.rest.iter().copied().skip(start))
     }
 
+    /// The same in 32 bits.
+    pub(super) fn narrow_tail(&self, start: usize) -> Vec<f32> {
+        match start.checked_sub(self.zeros + self.ones) {
+            Some(start) => {
+                self.rest.get(start..).unwrap_or_default().iter().map(|&x| x as f32).collect()
+            }
+            None => self.tail(start).map(|x| x as f32).collect(),
+        }
+    }
+
     fn push(&mut self, value: f64) {
         match self.rest.is_empty() {
             true if value.to_bits() == 0 && self.ones == 0 => self.zeros += 1,
@@ -143,7 +161,11 @@ impl Column for Floats {
             self.push(value);
             at += bytes;
         }
-        at + text.get(at..).map_or(0, |text| runs::decimals(text, &mut self.rest))
+        let text = text.get(at..).unwrap_or_default();
+        if self.rest.len() == 1 {
+            self.rest.reserve(list_bytes(text) / 16);
+        }
+        at + runs::decimals(text, &mut self.rest)
     }
 
     fn item(&mut self, value: Value<'_>) -> Result<(), RecordError> {

@@ -106,7 +106,7 @@ pub fn parse_call(line: &str) -> Result<Call, RecordError> {
         // A line is far shorter than 2^32 bytes, and so is its mask.
         carry_len: carry as u32,
         token_ids,
-        generation_logprobs: logprobs.tail(carry).map(|p| p as f32).collect(),
+        generation_logprobs: logprobs.narrow_tail(carry),
         raw_columns: (!plain).then(|| RawColumns {
             token_mask: token_mask.tail(0).collect(),
             logprobs: logprobs.tail(0).collect(),
