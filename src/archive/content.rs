@@ -237,7 +237,10 @@ impl Fields {
     fn values<T, const N: usize>(&mut self, values: &[T], bytes: impl Fn(&T) -> [u8; N]) {
         self.number(values.len() as u64);
         for values in values.chunks(GATHERED / N) {
-            self.gathered.extend(values.iter().flat_map(&bytes));
+            let start = self.gathered.len();
+            self.gathered.resize(start + N * values.len(), 0);
+            let (places, _) = self.gathered[start..].as_chunks_mut::<N>();
+            places.iter_mut().zip(values).for_each(|(place, value)| *place = bytes(value));
             if self.gathered.len() > GATHERED {
                 self.flush();
             }

@@ -20,8 +20,11 @@ use crate::output::{self, AtomicDir, Lock, check_free};
 
 /// Bytes of captured content after which a part ends, unless one group is larger.
 const PART_BYTES: usize = 16 << 20;
-/// Parts that are written at a time, at most.
-const PARTS_AT_A_TIME: usize = 4;
+/// Parts that are written at a time: the columns of one keep two threads busy.
+fn parts_at_a_time() -> usize {
+    (rayon::current_num_threads() / 2).clamp(1, 4)
+}
+
 /// Folder of a draft for temporary files; no archive has it.
 pub(super) const SCRATCH: &str = "scratch";
 /// Name of the quarantine within an archive.
@@ -213,7 +216,7 @@ impl Writer {
         let full = self.open.bytes + bytes > PART_BYTES && !self.open.groups.is_empty();
         if old != self.open.old || (old.is_none() && full) {
             self.seal()?;
-            if self.full.len() >= rayon::current_num_threads().min(PARTS_AT_A_TIME) {
+            if self.full.len() >= parts_at_a_time() {
                 self.flush(true)?;
             }
             self.open.old = old;

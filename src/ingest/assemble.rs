@@ -143,8 +143,9 @@ impl<'a> Reader<'a> {
             let mut quarantine = Quarantine::default();
             let mut entries = Vec::new();
             for line in &index.entries {
-                let text = self.text(*line, SourceForm::Store)?;
-                entries.extend(text.map(|text| (self.texts.origin(*line), text)));
+                let mut buffer = Vec::new();
+                let text = self.text(&mut buffer, *line, SourceForm::Store)?;
+                entries.extend(text.map(|text| (self.texts.origin(*line), text.to_owned())));
             }
             let store = gym_store::scope_of_entries(key, entries, &mut quarantine);
             let name = self.texts.source(first.source).name.clone();
@@ -212,9 +213,9 @@ impl<'a> Reader<'a> {
         let texts = self.texts;
         let read: Vec<_> = lines
             .par_iter()
-            .map(|line| {
+            .map_init(Vec::new, |buffer, line| {
                 let mut reader = Reader::new(texts);
-                let parsed = reader.parse(*line, form, &parse)?;
+                let parsed = reader.parse_in(buffer, *line, form, &parse)?;
                 Ok((parsed, reader.quarantine))
             })
             .collect::<Result<_>>()?;
@@ -226,8 +227,13 @@ impl<'a> Reader<'a> {
         Ok(parsed)
     }
 
-    fn text(&mut self, line: LineRef, form: SourceForm) -> Result<Option<String>> {
-        Ok(match self.texts.read(line)? {
+    fn text<'b>(
+        &mut self,
+        buffer: &'b mut Vec<u8>,
+        line: LineRef,
+        form: SourceForm,
+    ) -> Result<Option<&'b str>> {
+        Ok(match self.texts.read_into(line, buffer)? {
             Ok(text) => Some(text),
             Err(why) => {
                 self.quarantine.line(&self.texts.origin(line), form, "", why.into());
@@ -242,12 +248,23 @@ impl<'a> Reader<'a> {
         form: SourceForm,
         parse: impl Fn(&str, Origin) -> Result<T, Rejected>,
     ) -> Result<Option<T>> {
-        let Some(text) = self.text(line, form)? else { return Ok(None) };
+        self.parse_in(&mut Vec::new(), line, form, parse)
+    }
+
+    /// The same with memory for the text.
+    fn parse_in<T>(
+        &mut self,
+        buffer: &mut Vec<u8>,
+        line: LineRef,
+        form: SourceForm,
+        parse: impl Fn(&str, Origin) -> Result<T, Rejected>,
+    ) -> Result<Option<T>> {
+        let Some(text) = self.text(buffer, line, form)? else { return Ok(None) };
         let origin = self.texts.origin(line);
-        Ok(match parse(&text, origin.clone()) {
+        Ok(match parse(text, origin.clone()) {
             Ok(parsed) => Some(parsed),
             Err(why) => {
-                self.quarantine.line(&origin, form, &text, why);
+                self.quarantine.line(&origin, form, text, why);
                 None
             }
         })

@@ -93,14 +93,6 @@ pub fn text(bytes: &[u8]) -> Result<&str, Unreadable> {
     })
 }
 
-/// The same of bytes that are owned.
-pub fn into_text(bytes: Vec<u8>) -> Result<String, Unreadable> {
-    String::from_utf8(bytes).map_err(|e| match text(e.as_bytes()) {
-        Err(why) => why,
-        Ok(_) => Unreadable { code: Code::MalformedJson, message: e.to_string() },
-    })
-}
-
 /// Reads the blocks of a file in order.
 pub struct Blocks {
     inner: Box<dyn Read + Send>,

@@ -48,7 +48,7 @@ use crate::ordered::in_order;
 pub type Progress<'a> = &'a (dyn Fn(u64) + Sync);
 
 /// Bytes of captures that a thread reads at a time, unless one group is larger.
-const BATCH: u64 = 16 << 20;
+const BATCH: u64 = 4 << 20;
 
 /// Sources after the first pass: every group is known, and where to read it.
 #[derive(Debug)]
@@ -176,7 +176,8 @@ impl Sources {
             };
             batch.unwrap_or_default().into_par_iter().map(assemble).collect()
         };
-        let ahead = rayon::current_num_threads() + 1;
+        // Enough for every thread while a part is written.
+        let ahead = 2 * rayon::current_num_threads() + 2;
         in_order(batches.len(), ahead, assemble, |_, assembled| -> Result<()> {
             for (index, read, pieces) in assembled? {
                 let remarked = !read.findings.is_empty() || !read.quarantine.is_empty();

@@ -1,5 +1,6 @@
 //! The sources as texts that can be read again, line by line.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -7,7 +8,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use super::detect::{self, Found};
-use super::lines::{MAX_LINE, Unreadable, into_text, is_plain};
+use super::lines::{MAX_LINE, Unreadable, is_plain, text};
 use crate::archive::{Origin, SourceForm};
 use crate::error::{Error, Result};
 
@@ -129,9 +130,22 @@ impl Texts {
     ///
     /// A file that is gone, or shorter than it was.
     pub fn read(&self, line: LineRef) -> Result<Result<String, Unreadable>> {
+        let mut buffer = Vec::new();
+        Ok(self.read_into(line, &mut buffer)?.map(str::to_owned))
+    }
+
+    /// The same into the memory of `buffer`, which is for the next line, too.
+    pub fn read_into<'b>(
+        &self,
+        line: LineRef,
+        buffer: &'b mut Vec<u8>,
+    ) -> Result<Result<&'b str, Unreadable>> {
         let (found, body) = &self.sources[line.source as usize];
         let failed = |e| Error::io("cannot read again", &found.path, e);
-        let mut bytes = vec![0; line.bytes as usize];
+        let mut bytes = line.bytes as usize;
+        if buffer.len() < bytes {
+            buffer.resize(bytes, 0);
+        }
         match body {
             Body::Plain(kept) => {
                 let opened;
@@ -146,21 +160,24 @@ impl Texts {
                         &opened
                     }
                 };
-                file.read_exact_at(&mut bytes, line.offset).map_err(failed)?;
+                file.read_exact_at(&mut buffer[..bytes], line.offset).map_err(failed)?;
             }
             Body::Spilled => {
+                let packed = &mut buffer[..bytes];
                 if let Some(file) = &self.spill.file {
-                    file.read_exact_at(&mut bytes, line.offset).map_err(failed)?;
+                    file.read_exact_at(packed, line.offset).map_err(failed)?;
                 }
-                bytes = zstd::bulk::decompress(&bytes, unpacked_len(&bytes)).map_err(failed)?;
+                *buffer = zstd::bulk::decompress(packed, unpacked_len(packed)).map_err(failed)?;
+                bytes = buffer.len();
             }
         }
         if found.form == SourceForm::Stream
-            && let Ok((_, text)) = detect::line(&bytes)
+            && let Ok((_, Cow::Owned(text))) = detect::line(&buffer[..bytes])
         {
-            bytes = text.into_owned();
+            *buffer = text;
+            bytes = buffer.len();
         }
-        Ok(into_text(bytes))
+        Ok(text(&buffer[..bytes]))
     }
 }
 

@@ -207,10 +207,11 @@ impl Number {
         let exponent = down as i32 - up as i32 - places - 63;
         let scaled = |quotient: f64| quotient * f64::from_bits(((1023 + exponent) as u64) << 52);
         // Less than two below the quotient: the reciprocal lacks less than one of its last place.
+        // Rounding gives up the lowest ten or eleven of 63 or 64 bits, and is the same for all
+        // that it can be unless half of these lie between.
         let least = ((u128::from(over) * u128::from(RECIPROCALS[at])) >> 64) as u64;
-        let (least, most) = (rounded(least), rounded(least.saturating_add(2)));
-        if least == most && at > 0 {
-            return Some(scaled(least));
+        if least.wrapping_add(2) & 0x1ff > 2 && at > 0 {
+            return Some(scaled(rounded(least)));
         }
         // What is left over only has to keep the quotient from looking like a tie, which the
         // lowest bit does.

@@ -15,7 +15,7 @@ const BLOCK: usize = 64;
 const BEHIND: usize = 32;
 
 /// Digits of a fraction that are read here.
-const FRACTION: usize = 24;
+const FRACTION: usize = 23;
 
 /// Takes integers of up to eight digits, each with the comma behind it, and returns their bytes.
 pub(super) fn integers<T: From<u32>>(bytes: &[u8], values: &mut Vec<T>) -> usize {
@@ -169,22 +169,28 @@ fn decimal(window: &Window, from: usize, whole: usize, fraction: usize) -> Optio
         return None;
     }
     let first = word(window, from)?;
-    if whole > 1 && first & 0xff == 0 {
-        return None;
-    }
-    let integer = some_digits(first, whole);
     let start = from + whole + 1;
-    let counts = [fraction.min(8), fraction.saturating_sub(8).min(8), fraction.saturating_sub(16)];
-    let high = some_digits(word(window, start)?, counts[0]);
-    let middle = some_digits(word(window, start + 8)?, counts[1]);
-    let low = some_digits(word(window, start + 16)?, counts[2]);
-    let upper = high * digits::TENS[counts[1]] + middle;
+    // Nearly always there is one digit, which then goes before the others.
+    let (integer, words, count) = match whole {
+        1 => {
+            let head = word(window, start)? << 8 | first & 0xff;
+            (0, [head, word(window, start + 7)?, word(window, start + 15)?], fraction + 1)
+        }
+        _ if first & 0xff == 0 => return None,
+        _ => {
+            let words = [start, start + 8, start + 16].map(|at| word(window, at));
+            (some_digits(first, whole), [words[0]?, words[1]?, words[2]?], fraction)
+        }
+    };
+    let counts = [count.min(8), count.saturating_sub(8).min(8), count.saturating_sub(16)];
+    let upper = some_digits(words[0], counts[0]) * digits::TENS[counts[1]]
+        + some_digits(words[1], counts[1]);
     // Nineteen digits always fit, and so do as many behind zeros.
     if whole + fraction > 19 && (integer > 0 || upper >= digits::TENS[19 - counts[2]]) {
         return None;
     }
     let integer = integer * digits::TENS[fraction.min(19)];
-    let value = integer + upper * digits::TENS[counts[2]] + low;
+    let value = integer + upper * digits::TENS[counts[2]] + some_digits(words[2], counts[2]);
     Number::new(value).over_ten_to(fraction as i32)
 }
 
