@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::lines::{Blocks, SMALL_BLOCK, document};
+use super::lines::{Blocks, document};
 use super::quarantine::Rejected;
 use super::recovery;
 use crate::archive::SourceForm;
@@ -141,7 +141,7 @@ fn form(path: &Path) -> Result<SourceForm> {
 const LINES_TO_TRY: usize = 16;
 
 fn by_first_line(path: &Path) -> Result<SourceForm> {
-    let Some(block) = Blocks::open(path, SMALL_BLOCK)?.next() else {
+    let Some(block) = Blocks::open(path)?.next() else {
         return Ok(SourceForm::Ignored);
     };
     let form = block.lines().take(LINES_TO_TRY).find_map(|line| {

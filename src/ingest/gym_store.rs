@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rayon::prelude::*;
 
 use super::detect::{Found, stem};
-use super::lines::{Blocks, LARGE_BLOCK, MAX_LINE, has_content, is_plain, text, whole};
+use super::lines::{Blocks, MAX_LINE, has_content, is_plain, text, whole};
 use super::quarantine::{Quarantine, Rejected};
 use super::scope::Scope;
 use super::served::{committed, routes_only};
@@ -127,7 +127,7 @@ fn read_lines(
     quarantine: &mut Quarantine,
 ) -> Result<Option<Option<Digest32>>> {
     let mut hasher = is_plain(&file.path)?.then(|| Box::new(blake3::Hasher::new()));
-    let mut blocks = Blocks::open(&file.path, LARGE_BLOCK)?;
+    let mut blocks = Blocks::open(&file.path)?.multiples_of(StoreReader::LINES);
     let mut left = MAX_STORE;
     let mut next = blocks.next();
     while let Some(mut block) = next {
@@ -140,7 +140,7 @@ fn read_lines(
         left = after;
         let hash = || {
             if let Some(hasher) = &mut hasher {
-                hasher.update(&block.bytes);
+                hasher.update_rayon(&block.bytes);
             }
         };
         let add = || store.add(block.first_line, block.offset, &block.bytes);
@@ -195,7 +195,7 @@ pub(super) fn scope_of_entries(
 
 /// The scope of a store whose file name does not tell it.
 fn first_scope(path: &Path) -> Result<Option<String>> {
-    let Some(block) = Blocks::open(path, LARGE_BLOCK)?.next() else { return Ok(None) };
+    let Some(block) = Blocks::open(path)?.next() else { return Ok(None) };
     let entry = block.lines().find_map(|line| TokenEntry::parse(text(line.bytes).ok()?).ok());
     Ok(entry.map(|entry| entry.rollout_id))
 }
@@ -286,7 +286,7 @@ impl Reader<'_> {
 
     /// Reads the lines that are quarantined once more, to show their text.
     fn show_broken(&mut self, file: &Found) -> Result<()> {
-        for block in Blocks::open(&file.path, LARGE_BLOCK)? {
+        for block in Blocks::open(&file.path)? {
             for (number, text) in (block.first_line..).zip(block.bytes.split(|&b| b == b'\n')) {
                 for entry in self.broken.get_mut(&number).into_iter().flatten() {
                     *entry = entry.clone().text(&String::from_utf8_lossy(text));

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::detect::{self, Found};
 use super::gym_store::{self, StoreFiles};
-use super::lines::{Blocks, Line, SMALL_BLOCK, text};
+use super::lines::{Blocks, Line, text};
 use super::media::FlagsLine;
 use super::quarantine::{Quarantine, Rejected};
 use super::rollouts::{Identity, RolloutHead, RolloutLine};
@@ -182,7 +182,7 @@ impl Index {
     ) -> Result<()> {
         let spilled = texts.is_spilled(at);
         let mut hasher = (!spilled).then(|| Box::new(blake3::Hasher::new()));
-        let mut blocks = Blocks::open(&file.path, SMALL_BLOCK)?;
+        let mut blocks = Blocks::open(&file.path)?;
         let mut next = blocks.next();
         while let Some(mut block) = next {
             let work = || {

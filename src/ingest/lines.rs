@@ -12,11 +12,11 @@ use crate::finding::Code;
 /// expert routes of 48 layers stays below half of it.
 pub const MAX_LINE: usize = 128 << 20;
 
-/// Bytes that are read at a time where lines are looked at one by one; they stay in a cache.
-pub(super) const SMALL_BLOCK: usize = 1 << 20;
+/// Bytes that are read at a time; few enough to stay in a cache.
+const BLOCK: usize = 1 << 20;
 
-/// The same where the work of many long lines is done together.
-pub(super) const LARGE_BLOCK: usize = 8 << 20;
+/// Bytes after which a block ends, however many lines are wanted in one.
+const ENOUGH: usize = 16 << 20;
 
 /// Some editors begin a UTF-8 file with it; it is no part of the first line.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
@@ -41,6 +41,8 @@ pub struct Block {
     pub first_line: u64,
     /// Why the line after these, or all that follows, is not there.
     pub broken: Option<(u64, Unreadable)>,
+    /// Where the lines end, but for a last one without a line break.
+    breaks: Vec<usize>,
 }
 
 /// One line of a block without its line break.
@@ -58,30 +60,24 @@ impl Block {
     /// The lines that are not blank.
     pub fn lines(&self) -> impl Iterator<Item = Line<'_>> {
         let mut start = 0;
-        let mut number = self.first_line;
-        std::iter::from_fn(move || {
-            while start < self.bytes.len() {
-                let rest = &self.bytes[start..];
-                let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
-                let mut line = Line {
-                    number,
-                    offset: self.offset + start as u64,
-                    bytes: rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]),
-                };
-                start += end + 1;
-                number += 1;
-                if line.offset == 0
-                    && let Some(text) = line.bytes.strip_prefix(BYTE_ORDER_MARK)
-                {
-                    line.bytes = text;
-                    line.offset = BYTE_ORDER_MARK.len() as u64;
-                }
-                if !line.bytes.trim_ascii().is_empty() {
-                    return Some(line);
-                }
+        let ends = self.breaks.iter().copied().chain([self.bytes.len()]);
+        let lines = (self.first_line..).zip(ends).map(move |(number, end)| {
+            let bytes = self.bytes.get(start..end).unwrap_or_default();
+            let mut line = Line {
+                number,
+                offset: self.offset + start as u64,
+                bytes: bytes.strip_suffix(b"\r").unwrap_or(bytes),
+            };
+            start = end + 1;
+            if line.offset == 0
+                && let Some(text) = line.bytes.strip_prefix(BYTE_ORDER_MARK)
+            {
+                line.bytes = text;
+                line.offset = BYTE_ORDER_MARK.len() as u64;
             }
-            None
-        })
+            line
+        });
+        lines.filter(|line| !line.bytes.trim_ascii().is_empty())
     }
 }
 
@@ -98,10 +94,11 @@ pub struct Blocks {
     inner: Box<dyn Read + Send>,
     block: usize,
     limit: usize,
-    /// Bytes after the last whole line.
+    multiple: usize,
+    /// Bytes that are in no block yet.
     rest: Vec<u8>,
-    /// Of these, how many at the beginning hold no line break.
-    unbroken: usize,
+    /// Where these have line breaks.
+    breaks: Vec<usize>,
     /// Memory of a block that is done with.
     spare: Vec<u8>,
     /// Where `rest` begins, and its line.
@@ -111,10 +108,9 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Opens `path` to be read about `block` bytes at a time; the first bytes, not the name, tell
-    /// how it is compressed.
-    pub fn open(path: &Path, block: usize) -> Result<Self> {
-        Ok(Self::new(decompressed(path)?, block, MAX_LINE))
+    /// Opens `path`; the first bytes, not the name, tell how it is compressed.
+    pub fn open(path: &Path) -> Result<Self> {
+        Ok(Self::new(decompressed(path)?, BLOCK, MAX_LINE))
     }
 
     fn new(inner: Box<dyn Read + Send>, block: usize, limit: usize) -> Self {
@@ -122,8 +118,9 @@ impl Blocks {
             inner,
             block,
             limit,
+            multiple: 1,
             rest: Vec::new(),
-            unbroken: 0,
+            breaks: Vec::new(),
             spare: Vec::new(),
             offset: 0,
             line: 1,
@@ -131,46 +128,61 @@ impl Blocks {
         }
     }
 
+    /// Gives blocks of so many lines, or a multiple of it, where that does not take too much
+    /// memory.
+    pub fn multiples_of(self, lines: usize) -> Self {
+        Self { multiple: lines.max(1), ..self }
+    }
+
     /// Takes back the memory of a block for the next one.
     pub fn reuse(&mut self, block: Block) {
         self.spare = block.bytes;
     }
 
-    /// Takes all of `rest` that is whole lines.
-    fn take(&mut self, end: usize) -> Block {
+    /// Takes the first `end` bytes of `rest`, which have `count` line breaks.
+    fn take(&mut self, count: usize, end: usize) -> Block {
         let mut rest = std::mem::take(&mut self.spare);
-        self.unbroken = 0;
         rest.clear();
+        // The next block is going to be about as large.
+        rest.reserve(end + self.block);
         rest.extend_from_slice(&self.rest[end..]);
         let mut bytes = std::mem::replace(&mut self.rest, rest);
         bytes.truncate(end);
-        let block = Block { offset: self.offset, first_line: self.line, bytes, broken: None };
+        let behind = self.breaks.split_off(count);
+        let breaks = std::mem::replace(&mut self.breaks, behind);
+        self.breaks.iter_mut().for_each(|at| *at -= end);
+        let (offset, first_line) = (self.offset, self.line);
         self.offset += end as u64;
-        self.line += memchr::memchr_iter(b'\n', &block.bytes).count() as u64;
-        block
+        self.line += count as u64;
+        Block { bytes, offset, first_line, broken: None, breaks }
     }
 
-    /// Reads up to `limit` more bytes into `rest`; true at the end of the file.
-    fn fill(&mut self, limit: usize) -> std::io::Result<bool> {
-        self.rest.reserve(limit);
-        let read = self.inner.by_ref().take(limit as u64).read_to_end(&mut self.rest)?;
-        Ok(read < limit)
+    /// Takes the first `count` lines.
+    fn take_lines(&mut self, count: usize) -> Block {
+        let end = count.checked_sub(1).and_then(|last| self.breaks.get(last));
+        self.take(count, end.map_or(0, |at| at + 1))
+    }
+
+    /// Reads up to one block more into `rest`; true at the end of the file.
+    fn fill(&mut self) -> std::io::Result<bool> {
+        let before = self.rest.len();
+        self.rest.reserve(self.block);
+        let read = self.inner.by_ref().take(self.block as u64).read_to_end(&mut self.rest);
+        let new = memchr::memchr_iter(b'\n', &self.rest[before..]);
+        self.breaks.extend(new.map(|at| before + at));
+        Ok(read? < self.block)
     }
 
     /// Passes over a line that is too long, whose beginning is `rest`.
     fn skip_line(&mut self) -> std::io::Result<bool> {
         loop {
-            if let Some(at) = memchr::memchr(b'\n', &self.rest) {
-                self.unbroken = 0;
-                self.rest.drain(..=at);
-                self.offset += at as u64 + 1;
-                self.line += 1;
+            if !self.breaks.is_empty() {
+                self.take_lines(1);
                 return Ok(false);
             }
             self.offset += self.rest.len() as u64;
             self.rest.clear();
-            self.unbroken = 0;
-            if self.fill(self.block)? && self.rest.is_empty() {
+            if self.fill()? && self.rest.is_empty() {
                 self.line += 1;
                 return Ok(true);
             }
@@ -186,42 +198,44 @@ impl Iterator for Blocks {
             return None;
         }
         loop {
-            let ended = match self.fill(self.block) {
+            let ended = match self.fill() {
                 Ok(ended) => ended,
                 Err(error) => {
                     self.ended = true;
-                    let end = memchr::memrchr(b'\n', &self.rest).map_or(0, |at| at + 1);
-                    let mut block = self.take(end);
+                    let mut block = self.take_lines(self.breaks.len());
                     let message = format!("the file cannot be read beyond this line: {error}");
                     let broken = Unreadable { code: Code::UnreadableSource, message };
                     block.broken = Some((self.line, broken));
                     return Some(block);
                 }
             };
-            let first = memchr::memchr(b'\n', &self.rest[self.unbroken..]);
-            let first = first.map(|at| self.unbroken + at);
-            self.unbroken = first.unwrap_or(self.rest.len());
-            if self.unbroken > self.limit {
-                let mut block = self.take(0);
+            if *self.breaks.first().unwrap_or(&self.rest.len()) > self.limit {
+                let mut block = self.take(0, 0);
                 let message = format!("the line is longer than {} bytes", self.limit);
                 block.broken = Some((self.line, Unreadable { code: Code::LineTooLong, message }));
                 match self.skip_line() {
                     Ok(ended) => self.ended = ended,
                     // The next read meets the same failure.
-                    Err(_) => self.rest.clear(),
+                    Err(_) => {
+                        self.rest.clear();
+                        self.breaks.clear();
+                    }
                 }
                 return Some(block);
             }
-            match first.and_then(|_| memchr::memrchr(b'\n', &self.rest)) {
-                Some(end) => {
-                    self.ended = ended && end + 1 == self.rest.len();
-                    return Some(self.take(end + 1));
-                }
-                None if ended => {
-                    self.ended = true;
-                    return (!self.rest.is_empty()).then(|| self.take(self.rest.len()));
-                }
-                None => {}
+            let whole = self.breaks.len();
+            let count = match ended || self.rest.len() >= ENOUGH {
+                true => whole,
+                false => whole - whole % self.multiple,
+            };
+            if count > 0 {
+                let block = self.take_lines(count);
+                self.ended = ended && self.rest.is_empty();
+                return Some(block);
+            }
+            if ended {
+                self.ended = true;
+                return (!self.rest.is_empty()).then(|| self.take(0, self.rest.len()));
             }
         }
     }
@@ -332,6 +346,25 @@ mod tests {
         for bytes in [text.to_vec(), gz.finish().unwrap(), zst] {
             for block in [1, 2, 3, 7, 100] {
                 assert_eq!(lines(&bytes, block, 100), expected, "{block}");
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_have_as_many_lines_as_are_wanted() {
+        let text: String = (0..103).map(|line| format!("{line:04}\n")).collect();
+        for block in [3, 60, 333, 10_000] {
+            for multiple in [1, 7, 16] {
+                let inner = Box::new(std::io::Cursor::new(text.clone()));
+                let blocks: Vec<_> =
+                    Blocks::new(inner, block, 100).multiples_of(multiple).collect();
+                let counts: Vec<_> = blocks.iter().map(|block| block.lines().count()).collect();
+                let (_, before) = counts.split_last().unwrap();
+                assert!(before.iter().all(|count| count % multiple == 0), "{counts:?}");
+                let again: Vec<u8> = blocks.iter().flat_map(|block| block.bytes.clone()).collect();
+                assert_eq!(again, text.as_bytes());
+                let numbers = blocks.iter().flat_map(|block| block.lines().map(|line| line.number));
+                assert!(numbers.eq(1..=103));
             }
         }
     }

@@ -17,7 +17,7 @@ use super::preimage::Preimage;
 use crate::id::Digest32;
 
 /// Messages that are hashed at once.
-const LANES: usize = 16;
+pub(super) const LANES: usize = 16;
 
 /// Fewer messages than this are hashed sooner one by one.
 const FEW: usize = 6;

@@ -9,6 +9,7 @@ use super::digest::Claim;
 use super::entries::{EntryDraft, EntryReader};
 use super::entry::TokenEntry;
 use super::fields::RecordError;
+use super::lanes::LANES;
 use crate::archive::Completeness;
 use crate::finding::Code;
 use crate::id::Digest32;
@@ -267,6 +268,9 @@ pub struct StoreReader<'a> {
 }
 
 impl<'a> StoreReader<'a> {
+    /// So many lines, or a multiple of it, are read fastest.
+    pub const LINES: usize = LANES;
+
     /// A reader of the scope `scope`, whose state file says `state`.
     pub fn new(scope: &'a str, state: Option<&[u8]>) -> Self {
         let mut snapshot = StoreSnapshot::default();
