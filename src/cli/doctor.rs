@@ -94,7 +94,7 @@ impl DoctorArgs {
             python(&self.selector_python),
         ];
         checks.extend(learner());
-        checks.push(cuda());
+        checks.extend(cuda());
         let document = Document { schema_version: 1, checks };
         let row = |check: &Check| {
             vec![
@@ -214,23 +214,29 @@ fn learner() -> Vec<Check> {
     vec![found, libtorch]
 }
 
-/// NVIDIA devices, and whether libtorch's part for them is where the learner looks.
-fn cuda() -> Check {
+/// NVIDIA devices, and whether libtorch's parts for them are where the learner looks.
+fn cuda() -> Vec<Check> {
     let query = ["--query-gpu=name,memory.total", "--format=csv,noheader"];
     let Some(devices) = says("nvidia-smi".as_ref(), &query) else {
-        return Check::absent("cuda", "no NVIDIA device; step runs on the processor");
+        return vec![Check::absent("cuda", "no NVIDIA device; step runs on the processor")];
     };
     let devices = devices.lines().collect::<Vec<_>>().join("; ");
-    match library_path().iter().find(|dir| dir.join("libtorch_cuda.so").exists()) {
-        Some(dir) => {
-            Check::fine("cuda", format!("{devices}; libtorch_cuda.so in {}", dir.display()))
-        }
-        None => Check::missing(
-            "cuda",
-            format!("{devices}; libtorch_cuda.so is not found"),
-            format!(
-                "Point LD_LIBRARY_PATH at the torch/lib folder of a CUDA build of torch {LIBTORCH}"
-            ),
+    let dirs = library_path();
+    let Some(dir) = dirs.iter().find(|dir| dir.join("libtorch_cuda.so").exists()) else {
+        let help = format!(
+            "Point LD_LIBRARY_PATH at the torch/lib folder of a CUDA build of torch {LIBTORCH}"
+        );
+        let found = format!("{devices}; libtorch_cuda.so is not found");
+        return vec![Check::missing("cuda", found, help)];
+    };
+    let found = format!("{devices}; libtorch_cuda.so in {}", dir.display());
+    let compiler = match dir.join("libcaffe2_nvrtc.so").exists() {
+        true => Check::fine("cuda compiler", "libcaffe2_nvrtc.so beside libtorch_cuda.so"),
+        false => Check::missing(
+            "cuda compiler",
+            "libcaffe2_nvrtc.so is not beside libtorch_cuda.so",
+            "It comes with a CUDA build of torch; without it, give step --attention suffix",
         ),
-    }
+    };
+    vec![Check::fine("cuda", found), compiler]
 }

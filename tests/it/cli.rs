@@ -215,3 +215,33 @@ fn doctor_names_what_is_missing_and_the_command_that_mends_it() {
     let python = checks.iter().find(|check| check["name"] == "selectors").unwrap();
     assert!(python["found"].as_str().unwrap().starts_with("Python 3"), "{python}");
 }
+
+#[test]
+fn doctor_looks_for_every_part_that_a_gpu_needs() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = tempfile::tempdir().unwrap();
+    let smi = home.path().join("nvidia-smi");
+    fs::write(&smi, "#!/bin/sh\necho 'Some GPU, 100 MiB'\n").unwrap();
+    fs::set_permissions(&smi, fs::Permissions::from_mode(0o755)).unwrap();
+    let states = || {
+        let output = Command::new(env!("CARGO_BIN_EXE_forestctl"))
+            .args(["doctor", "--format", "json"])
+            .env("PATH", home.path())
+            .env("LD_LIBRARY_PATH", home.path())
+            .output()
+            .unwrap();
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let checks = document["checks"].as_array().unwrap().clone();
+        let state = |name: &str| {
+            let check = checks.iter().find(|check| check["name"] == name)?;
+            Some(check["state"].as_str()?.to_owned())
+        };
+        (state("cuda"), state("cuda compiler"))
+    };
+    let state = |word: &str| Some(word.to_owned());
+    assert_eq!(states(), (state("missing"), None));
+    fs::write(home.path().join("libtorch_cuda.so"), "").unwrap();
+    assert_eq!(states(), (state("fine"), state("missing")));
+    fs::write(home.path().join("libcaffe2_nvrtc.so"), "").unwrap();
+    assert_eq!(states(), (state("fine"), state("fine")));
+}
