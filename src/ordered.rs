@@ -1,7 +1,7 @@
 //! Work in parallel, results in order, and only so many of them at once.
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
@@ -42,7 +42,7 @@ pub fn in_order<T: Send, E>(
                 if let Some(done) = waiting.remove(&item) {
                     break done;
                 }
-                let (number, done) = next(&results);
+                let (number, done): Done<T> = next(&results);
                 waiting.insert(number, done);
             };
             take(item, done.unwrap_or_else(|panic| resume_unwind(panic)))?;
@@ -51,10 +51,55 @@ pub fn in_order<T: Send, E>(
     })
 }
 
-type Done<T> = (usize, Result<T, Box<dyn Any + Send>>);
+/// Work that goes on beside the caller, and whose results come in the order in which it was begun.
+/// Dropped, it waits for what is still being worked on.
+#[derive(Debug)]
+pub struct Beside<T>(VecDeque<Receiver<Outcome<T>>>);
 
-/// The next result. On a thread of the pool itself, work is done while waiting.
-fn next<T>(results: &Receiver<Done<T>>) -> Done<T> {
+impl<T> Default for Beside<T> {
+    fn default() -> Self {
+        Self(VecDeque::new())
+    }
+}
+
+impl<T: Send + 'static> Beside<T> {
+    /// Begins to do `work` on a thread of the pool.
+    pub fn begin(&mut self, work: impl FnOnce() -> T + Send + 'static) {
+        let (sender, result) = channel();
+        rayon::spawn(move || {
+            // Nobody listens any more once the caller has given up.
+            let _ = sender.send(catch_unwind(AssertUnwindSafe(work)));
+        });
+        self.0.push_back(result);
+    }
+
+    /// How many results have not been taken.
+    pub fn pending(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Waits for the result of what was begun first.
+    pub fn first(&mut self) -> Option<T> {
+        let result = self.0.pop_front()?;
+        Some(next(&result).unwrap_or_else(|panic| resume_unwind(panic)))
+    }
+}
+
+impl<T> Drop for Beside<T> {
+    fn drop(&mut self) {
+        for result in self.0.drain(..) {
+            drop(next(&result));
+        }
+    }
+}
+
+type Outcome<T> = Result<T, Box<dyn Any + Send>>;
+
+type Done<T> = (usize, Outcome<T>);
+
+/// The next result, of which one is sure to come. On a thread of the pool itself, work is done
+/// while waiting.
+fn next<T>(results: &Receiver<T>) -> T {
     loop {
         match results.try_recv() {
             Ok(done) => return done,
@@ -65,8 +110,7 @@ fn next<T>(results: &Receiver<Done<T>>) -> Done<T> {
             }
             _ => match results.recv() {
                 Ok(done) => return done,
-                // `in_order` keeps a sender, so there is always a result to come.
-                Err(_) => unreachable!("the sender lives as long as the receiver"),
+                Err(_) => unreachable!("whoever sends lives until the result is sent"),
             },
         }
     }
@@ -132,6 +176,37 @@ mod tests {
             taken
         });
         assert_eq!(taken, (0..9).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_goes_on_beside_comes_in_order_and_is_waited_for() {
+        static DONE: AtomicUsize = AtomicUsize::new(0);
+        let work = |item: usize| {
+            std::thread::sleep(Duration::from_millis((5 - item) as u64));
+            DONE.fetch_add(1, Ordering::SeqCst);
+            item
+        };
+        for threads in [1, 3] {
+            let taken = pool(threads).install(|| {
+                let mut beside = Beside::default();
+                (0..5).for_each(|item| beside.begin(move || work(item)));
+                let taken: Vec<_> = std::iter::from_fn(|| beside.first()).collect();
+                (0..5).for_each(|item| beside.begin(move || work(item)));
+                assert_eq!((beside.pending(), beside.first()), (5, Some(0)));
+                taken
+            });
+            assert_eq!(taken, [0, 1, 2, 3, 4]);
+            assert_eq!(DONE.swap(0, Ordering::SeqCst), 10);
+        }
+    }
+
+    #[test]
+    fn a_panic_beside_arrives_when_its_result_is_taken() {
+        let mut beside = Beside::default();
+        beside.begin(|| 1);
+        beside.begin(|| panic!("two"));
+        assert_eq!(beside.first(), Some(1));
+        assert!(catch_unwind(AssertUnwindSafe(|| beside.first())).is_err());
     }
 
     #[test]

@@ -16,11 +16,12 @@ use super::pieces::{self, is_media};
 use super::{Group, Ingested, Piece, PieceSources, Quarantined, SourceFile, part};
 use crate::error::{Error, Result};
 use crate::id::{Digest32, GroupId};
+use crate::ordered::Beside;
 use crate::output::{self, AtomicDir, Lock, check_free};
 
 /// Bytes of captured content after which a part ends, unless one group is larger.
 const PART_BYTES: usize = 16 << 20;
-/// Parts that are written at a time: the columns of one keep two threads busy.
+/// Parts that are written while the next one is filled: the columns of one keep two threads busy.
 fn parts_at_a_time() -> usize {
     (rayon::current_num_threads() / 2).clamp(1, 4)
 }
@@ -55,12 +56,12 @@ pub struct Summary {
 /// A part is synced once it is written, so that after a kill the same work goes on from there.
 #[derive(Debug)]
 pub struct Writer {
+    /// Parts that are being written, in order; none is left when the draft goes.
+    writing: Beside<Result<Written>>,
     draft: AtomicDir,
     existing: Option<Existing>,
     journal: Option<Journal>,
     open: Open,
-    /// Parts that are full.
-    full: Vec<Sealed>,
     scratch: PathBuf,
     /// Number of the next new part.
     next: u64,
@@ -68,7 +69,7 @@ pub struct Writer {
     next_media: u64,
     /// Tensor data that is on disk, or is going to be with the parts that are full.
     stored: BTreeSet<Digest32>,
-    /// Parts that are on disk.
+    /// Parts that are written.
     written: Vec<Written>,
     /// Held until everything else is gone.
     lock: Lock,
@@ -149,11 +150,11 @@ impl Writer {
             None => (0, BTreeSet::new()),
         };
         Ok(Self {
+            writing: Beside::default(),
             draft,
             existing,
             journal: None,
             open: Open::default(),
-            full: Vec::new(),
             scratch,
             next,
             next_media,
@@ -216,8 +217,8 @@ impl Writer {
         let full = self.open.bytes + bytes > PART_BYTES && !self.open.groups.is_empty();
         if old != self.open.old || (old.is_none() && full) {
             self.seal()?;
-            if self.full.len() >= parts_at_a_time() {
-                self.flush(true)?;
+            while self.writing.pending() > parts_at_a_time() {
+                self.settle(true)?;
             }
             self.open.old = old;
         }
@@ -238,7 +239,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Closes the part that is being filled.
+    /// Closes the part that is being filled, and begins to write it.
     fn seal(&mut self) -> Result<()> {
         let Open { old, mut groups, pieces: sources, end, remarked, added, .. } =
             std::mem::take(&mut self.open);
@@ -263,34 +264,21 @@ impl Writer {
                 self.next - 1
             }
         };
-        self.full.push(Sealed { number, groups, media, sources, end, remarked, added });
+        let sealed = Sealed { number, groups, media, sources, end, remarked, added };
+        let dir = self.draft.path().to_owned();
+        self.writing.begin(move || sealed.write(&dir));
         Ok(())
     }
 
-    /// Writes the parts that are full, and notes them down if more is to come.
-    fn flush(&mut self, note: bool) -> Result<()> {
-        let dir = self.draft.path();
-        let written: Vec<_> = std::mem::take(&mut self.full)
-            .into_par_iter()
-            .map(|Sealed { number, groups, media, sources, end, remarked, added }| {
-                let known: Vec<Known> = groups
-                    .par_iter()
-                    .flat_map_iter(|group| group.rollouts.iter().map(|r| Known::of(group, r)))
-                    .collect();
-                let mut files = part::write(dir, number, &groups, &known)?;
-                if let Some((number, pieces)) = media {
-                    files.push(part::write_media(dir, number, &pieces, &sources)?);
-                }
-                let counts = PartCounts::of(&groups);
-                Ok(Written { number, end, remarked, added, counts, files, known })
-            })
-            .collect::<Result<_>>()?;
+    /// Waits until the next part is written, and notes it down if more is to come.
+    fn settle(&mut self, note: bool) -> Result<()> {
+        let Some(written) = self.writing.first().transpose()? else { return Ok(()) };
         if let Some(journal) = &mut self.journal
             && note
         {
-            journal.add(dir, &written)?;
+            journal.add(self.draft.path(), std::slice::from_ref(&written))?;
         }
-        self.written.extend(written);
+        self.written.push(written);
         Ok(())
     }
 
@@ -305,7 +293,9 @@ impl Writer {
         sources: Vec<SourceFile>,
     ) -> Result<Summary> {
         self.seal()?;
-        self.flush(false)?;
+        while self.writing.pending() > 0 {
+            self.settle(false)?;
+        }
         let Self { draft, existing, mut journal, written, scratch, lock, .. } = self;
         let added = written.iter().map(|part| part.added).sum();
         let (quarantine, sources) = match &existing {
@@ -344,6 +334,22 @@ impl Writer {
         draft.publish()?;
         drop(lock);
         Ok(Summary::of(&manifest, added, false))
+    }
+}
+
+impl Sealed {
+    fn write(self, dir: &Path) -> Result<Written> {
+        let Self { number, groups, media, sources, end, remarked, added } = self;
+        let known: Vec<Known> = groups
+            .par_iter()
+            .flat_map_iter(|group| group.rollouts.iter().map(|rollout| Known::of(group, rollout)))
+            .collect();
+        let mut files = part::write(dir, number, &groups, &known)?;
+        if let Some((number, pieces)) = media {
+            files.push(part::write_media(dir, number, &pieces, &sources)?);
+        }
+        let counts = PartCounts::of(&groups);
+        Ok(Written { number, end, remarked, added, counts, files, known })
     }
 }
 
