@@ -11,6 +11,9 @@ use crate::error::{Error, Result};
 /// Temporaries that are being written, and whether an interrupt leaves them; it removes others.
 static DRAFTS: Mutex<Vec<(PathBuf, bool)>> = Mutex::new(Vec::new());
 
+/// How often the removal of a draft is tried.
+const REMOVALS: usize = 8;
+
 fn drafts() -> std::sync::MutexGuard<'static, Vec<(PathBuf, bool)>> {
     DRAFTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -30,8 +33,13 @@ pub fn abandon_drafts() -> bool {
     for (draft, keep) in drafts().drain(..) {
         kept |= keep;
         if !keep {
-            // Nothing can be done about one that cannot be removed.
-            let _ = fs::remove_dir_all(draft);
+            // Threads may still put something into it. Nothing can be done about one that cannot be
+            // removed.
+            let removed = || {
+                let _ = fs::remove_dir_all(&draft);
+                draft.symlink_metadata().is_err()
+            };
+            let _ = (0..REMOVALS).any(|_| removed());
         }
     }
     for lock in locks().drain(..) {

@@ -296,7 +296,8 @@ impl Writer {
         while self.writing.pending() > 0 {
             self.settle(false)?;
         }
-        let Self { draft, existing, mut journal, written, scratch, lock, .. } = self;
+        // Whatever happens, the lock goes last and the draft before it.
+        let Self { lock, draft, existing, mut journal, written, scratch, .. } = self;
         let added = written.iter().map(|part| part.added).sum();
         let (quarantine, sources) = match &existing {
             None => (quarantine, sources),

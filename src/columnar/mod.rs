@@ -4,7 +4,7 @@
 mod lists;
 
 use std::fs::File;
-use std::io::{BufWriter, IntoInnerError, Write};
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use arrow::array::{ArrayRef, RecordBatch};
@@ -136,10 +136,10 @@ impl FileWriter {
     }
 
     /// Ends the file, and returns its size and BLAKE3.
-    pub fn finish(self) -> Result<(u64, Digest32)> {
+    pub fn finish(mut self) -> Result<(u64, Digest32)> {
         let sink = self.writer.finish().map_err(|e| unwritten(&self.path, e))?;
-        let failed = |e: IntoInnerError<_>| Error::io("cannot write", &self.path, e.into_error());
-        let sink = sink.into_inner().map_err(failed)?;
+        sink.flush().map_err(|e| Error::io("cannot write", &self.path, e))?;
+        let sink = sink.get_ref();
         Ok((sink.bytes, Digest32(*sink.hasher.finalize().as_bytes())))
     }
 }
@@ -186,9 +186,10 @@ impl<W: Write + Send> Writer<W> {
         Ok(())
     }
 
-    /// Ends the file.
-    pub fn finish(self) -> Result<W, ParquetError> {
-        self.inner.into_inner()
+    /// Ends the file, and returns the sink.
+    pub fn finish(&mut self) -> Result<&mut W, ParquetError> {
+        self.inner.finish()?;
+        Ok(self.inner.inner_mut())
     }
 
     /// The columns of Parquet that those of a row group come to.
@@ -198,8 +199,11 @@ impl<W: Write + Send> Writer<W> {
         for (field, column) in row_group.schema.fields().iter().zip(&row_group.columns) {
             match column {
                 Column::Array(array) => {
-                    let values = compute_leaves(field, array)?;
-                    leaves.extend(writers.by_ref().zip(values).map(Box::new).map(Leaf::Array));
+                    let values = compute_leaves(field, array)?.into_iter();
+                    // The values first: what they leave of the writers is for the next column.
+                    let columns =
+                        values.zip(writers.by_ref()).map(|(values, writer)| (writer, values));
+                    leaves.extend(columns.map(Box::new).map(Leaf::Array));
                 }
                 Column::Lists(lists) => {
                     writers.next();

@@ -138,7 +138,7 @@ fn form(path: &Path) -> Result<SourceForm> {
 }
 
 /// A capture may begin with a broken line.
-const LINES_TO_TRY: usize = 16;
+pub(super) const LINES_TO_TRY: usize = 16;
 
 fn by_first_line(path: &Path) -> Result<SourceForm> {
     let Some(block) = Blocks::open(path)?.next() else {
@@ -248,6 +248,15 @@ mod tests {
             assert_eq!(line(wrong).unwrap_err().code, Code::MalformedRecord);
         }
         assert_eq!(line(b"[").unwrap_err().code, Code::MalformedJson);
+    }
+
+    #[test]
+    fn a_capture_may_begin_with_a_long_broken_line() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("capture.jsonl");
+        let broken = format!("{{\"token_ids_delta\":[{}\n", "1,".repeat(1 << 20));
+        fs::write(&path, broken + "{\"token_ids_delta\":[]}\n").unwrap();
+        assert_eq!(form(&path).unwrap(), SourceForm::Staged);
     }
 
     #[test]

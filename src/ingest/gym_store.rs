@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
-use super::detect::{Found, stem};
+use super::detect::{Found, LINES_TO_TRY, stem};
 use super::lines::{Blocks, MAX_LINE, has_content, is_plain, text, whole};
 use super::quarantine::{Quarantine, Rejected};
 use super::scope::Scope;
@@ -195,7 +195,8 @@ pub(super) fn scope_of_entries(
 
 /// The scope of a store whose file name does not tell it.
 fn first_scope(path: &Path) -> Result<Option<String>> {
-    let Some(block) = Blocks::open(path)?.next() else { return Ok(None) };
+    let mut blocks = Blocks::open(path)?.multiples_of(LINES_TO_TRY);
+    let Some(block) = blocks.next() else { return Ok(None) };
     let entry = block.lines().find_map(|line| TokenEntry::parse(text(line.bytes).ok()?).ok());
     Ok(entry.map(|entry| entry.rollout_id))
 }

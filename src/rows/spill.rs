@@ -56,7 +56,7 @@ impl Spill {
     }
 
     /// No more groups come.
-    pub fn finish(self) -> Result<Spilled> {
+    pub fn finish(mut self) -> Result<Spilled> {
         self.writer.finish().map_err(failed)?;
         let metadata =
             ArrowReaderMetadata::load(&self.file, ArrowReaderOptions::new()).map_err(failed)?;
