@@ -53,7 +53,7 @@ def store(work, runs, forestctl, in_process):
         merge.append(result["merge"])
         ingest, _ = often([forestctl, "ingest", source, "-o", archive, "-q"], archive)
         building, built = often([forestctl, "build-rows", archive, "-o", rows, "--format", "json"],
-                             rows)
+                                rows)
         ours.append(ingest + building)
         inside = Run([in_process, "rows", source, TIMES]).json()
         library.append(statistics.median(inside["rows"]))

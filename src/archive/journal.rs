@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::content::Known;
 use super::manifest::{FileEntry, FormatVersion, PartCounts};
-use super::read;
 use super::write::SCRATCH;
+use super::{part, read};
 use crate::error::{Error, Result};
 use crate::id::Digest32;
 use crate::output::{self, AtomicDir};
@@ -55,11 +55,11 @@ pub(super) struct Journal {
     keeper: Option<JoinHandle<Result<()>>>,
 }
 
-/// Lines that may be written once `files` are on disk.
+/// A line that may be written once `files` are on disk.
 #[derive(Debug)]
 struct Note {
     files: Vec<PathBuf>,
-    lines: Vec<u8>,
+    line: Vec<u8>,
 }
 
 impl Journal {
@@ -81,8 +81,8 @@ impl Journal {
         if written.is_empty() {
             draft.clear(SCRATCH)?;
         }
-        let mut text = lines(&[head])?;
-        text.extend(lines(&written)?);
+        let mut text = part::lines(&[head])?;
+        text.extend(part::lines(&written)?);
         let path = dir.join(JOURNAL);
         let failed = |e| Error::io("cannot write", &path, e);
         let mut file = File::create(&path).map_err(failed)?;
@@ -95,16 +95,14 @@ impl Journal {
         Ok((Self { notes: Some(sender), keeper: Some(keeper) }, written))
     }
 
-    /// Has parts noted down once all of them are on disk. From then on an interrupt leaves the
-    /// draft.
+    /// Has a part noted down once it is on disk. From then on an interrupt leaves the draft.
     ///
     /// # Errors
     ///
-    /// Failures to sync or write these parts or earlier ones.
-    pub fn add(&mut self, dir: &Path, parts: &[Written]) -> Result<()> {
-        let files = parts.iter().flat_map(|part| &part.files);
-        let files = files.map(|file| dir.join(&file.path)).collect();
-        let note = Note { files, lines: lines(parts)? };
+    /// Failures to sync or write this part or earlier ones.
+    pub fn add(&mut self, dir: &Path, part: &Written) -> Result<()> {
+        let files = part.files.iter().map(|file| dir.join(&file.path)).collect();
+        let note = Note { files, line: part::lines(std::slice::from_ref(part))? };
         let sent = self.notes.as_ref().map(|notes| notes.send(note));
         // Nobody listens after a failure.
         if matches!(sent, Some(Err(_))) { self.close() } else { Ok(()) }
@@ -116,12 +114,16 @@ impl Journal {
     ///
     /// As [`Journal::add`].
     pub fn close(&mut self) -> Result<()> {
-        self.notes = None;
-        match self.keeper.take().map(JoinHandle::join) {
+        match self.join() {
             None => Ok(()),
             Some(Ok(kept)) => kept,
             Some(Err(panic)) => std::panic::resume_unwind(panic),
         }
+    }
+
+    fn join(&mut self) -> Option<std::thread::Result<Result<()>>> {
+        self.notes = None;
+        self.keeper.take().map(JoinHandle::join)
     }
 
     /// Removes the journal of a draft that is done.
@@ -139,17 +141,16 @@ impl Journal {
 impl Drop for Journal {
     fn drop(&mut self) {
         // Whoever wants to know of a failure closes it.
-        self.notes = None;
-        let _ = self.keeper.take().map(JoinHandle::join);
+        let _ = self.join();
     }
 }
 
 /// Writes what is to be noted down in the draft, each once its files are on disk.
 fn keep(mut file: File, draft: &Path, notes: Receiver<Note>) -> Result<()> {
-    for Note { files, lines } in notes {
+    for Note { files, line } in notes {
         output::sync(&files)?;
         let failed = |e| Error::io("cannot write", draft.join(JOURNAL), e);
-        write(&mut file, &lines).map_err(failed)?;
+        write(&mut file, &line).map_err(failed)?;
         output::survive_interrupts(draft);
     }
     Ok(())
@@ -157,16 +158,6 @@ fn keep(mut file: File, draft: &Path, notes: Receiver<Note>) -> Result<()> {
 
 fn write(file: &mut File, text: &[u8]) -> std::io::Result<()> {
     file.write_all(text).and_then(|()| file.sync_data())
-}
-
-fn lines(values: &[impl Serialize]) -> Result<Vec<u8>> {
-    let mut text = Vec::new();
-    for value in values {
-        serde_json::to_writer(&mut text, value)
-            .map_err(|e| Error::format("cannot write JSON").because(e))?;
-        text.push(b'\n');
-    }
-    Ok(text)
 }
 
 /// The parts that the journal in `dir` lists and that are as it says; none when it is another's.

@@ -134,20 +134,26 @@ fn properties() -> WriterProperties {
         .build()
 }
 
-/// Writes a text of JSON lines.
-pub(super) fn write_lines<T: Serialize>(dir: &Path, path: &str, lines: &[T]) -> Result<FileEntry> {
+/// A line of JSON for each value.
+pub(super) fn lines(values: &[impl Serialize]) -> Result<Vec<u8>> {
     let mut text = Vec::new();
-    for line in lines {
-        serde_json::to_writer(&mut text, line)
+    for value in values {
+        serde_json::to_writer(&mut text, value)
             .map_err(|e| Error::format("cannot write JSON").because(e))?;
         text.push(b'\n');
     }
+    Ok(text)
+}
+
+/// Writes a text of JSON lines.
+pub(super) fn write_lines<T: Serialize>(dir: &Path, path: &str, values: &[T]) -> Result<FileEntry> {
+    let text = lines(values)?;
     let whole = dir.join(path);
     std::fs::write(&whole, &text).map_err(|e| Error::io("cannot write", &whole, e))?;
     Ok(FileEntry {
         path: path.to_owned(),
         bytes: text.len() as u64,
-        rows: lines.len() as u64,
+        rows: values.len() as u64,
         blake3: Digest32(*blake3::hash(&text).as_bytes()),
     })
 }

@@ -276,7 +276,7 @@ impl Writer {
         if let Some(journal) = &mut self.journal
             && note
         {
-            journal.add(self.draft.path(), std::slice::from_ref(&written))?;
+            journal.add(self.draft.path(), &written)?;
         }
         self.written.push(written);
         Ok(())

@@ -3,8 +3,6 @@
 //! Each function takes what it surely understands and leaves the rest: whether a text that it
 //! leaves is JSON, and what it says, is for the general parser to judge.
 
-use super::runs;
-
 pub(super) const ONES: u64 = 0x0101_0101_0101_0101;
 
 /// An integer of up to seven digits with the comma behind it, and their bytes.
@@ -17,34 +15,6 @@ pub(super) fn short_item(bytes: &[u8]) -> Option<(u32, usize)> {
         let end = count + 1;
         (eight_digits(digits << (64 - 8 * count)), end + usize::from(bytes.get(end) == Some(&b' ')))
     })
-}
-
-/// Appends the integers of a list, each up to eighteen digits and with a comma between them, to
-/// `values`; `None` if any of it is spelled differently.
-pub(super) fn items(bytes: &[u8], values: &mut Vec<u64>) -> Option<()> {
-    if bytes.is_empty() {
-        return Some(());
-    }
-    let mut at = 0;
-    loop {
-        at += runs::integers(&bytes[at..], values);
-        // The last ones, longer ones, and whatever else there is.
-        let rest = &bytes[at..];
-        let count = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        if count == 0 || count > 18 || (count > 1 && rest[0] == b'0') {
-            return None;
-        }
-        values.push(
-            rest[..count].iter().fold(0, |value, digit| value * 10 + u64::from(digit - b'0')),
-        );
-        at += count;
-        match bytes.get(at..)? {
-            [] => return Some(()),
-            [b',', b' ', ..] => at += 2,
-            [b',', ..] => at += 1,
-            _ => return None,
-        }
-    }
 }
 
 /// Powers of ten, as far as 64 bits go.

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::digits;
 use super::entry::TokenEntry;
 use super::fields::RecordError;
 use super::prompt::Prompt;
+use super::runs;
 use super::scan;
 use crate::finding::Code;
 
@@ -94,11 +94,11 @@ impl EntryReader {
             Some(None) => Some(()),
             // A comma wants a token after it.
             Some(Some(rest)) => {
-                digits::items(rest, &mut self.tokens).filter(|()| self.tokens.len() > length)
+                runs::items(rest, &mut self.tokens).filter(|()| self.tokens.len() > length)
             }
             None => {
                 let mut tokens = Vec::with_capacity(items.len() / 4);
-                digits::items(items, &mut tokens)?;
+                runs::items(items, &mut tokens)?;
                 let run = std::mem::replace(&mut self.tokens, tokens);
                 self.runs.push(Arc::new(run));
                 Some(())

@@ -27,6 +27,34 @@ pub(super) fn integers<T: From<u32>>(bytes: &[u8], values: &mut Vec<T>) -> usize
     at
 }
 
+/// Appends the integers of a list, each up to eighteen digits and with a comma between them, to
+/// `values`; `None` if any of it is spelled differently.
+pub(super) fn items(bytes: &[u8], values: &mut Vec<u64>) -> Option<()> {
+    if bytes.is_empty() {
+        return Some(());
+    }
+    let mut at = 0;
+    loop {
+        at += integers(&bytes[at..], values);
+        // The last ones, longer ones, and whatever else there is.
+        let rest = &bytes[at..];
+        let count = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        if count == 0 || count > 18 || (count > 1 && rest[0] == b'0') {
+            return None;
+        }
+        values.push(
+            rest[..count].iter().fold(0, |value, digit| value * 10 + u64::from(digit - b'0')),
+        );
+        at += count;
+        match bytes.get(at..)? {
+            [] => return Some(()),
+            [b',', b' ', ..] => at += 2,
+            [b',', ..] => at += 1,
+            _ => return None,
+        }
+    }
+}
+
 /// Takes finite numbers with a decimal point, each with the comma behind it, and returns their
 /// bytes.
 pub(super) fn decimals(text: &str, values: &mut Vec<f64>) -> usize {
